@@ -1,0 +1,200 @@
+//! The one public error type. Every variant says what was wrong and what was expected.
+
+/// The crate's result type.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong, from opening a file to decoding a token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // --- sources of bytes
+    /// A local file could not be opened or read.
+    #[error("{path}: {reason}")]
+    Io {
+        /// The file's path.
+        path: String,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// An HTTP request failed.
+    #[error("{url}: {reason}")]
+    Http {
+        /// The address asked.
+        url: String,
+        /// The status or the transport's message.
+        reason: String,
+    },
+    /// The server answered a range request with the whole file.
+    #[error(
+        "{url}: the server ignored the Range header (status {status}, expected 206); serve the file with range support or pick it as a local file"
+    )]
+    RangeIgnored {
+        /// The address asked.
+        url: String,
+        /// The status it answered with.
+        status: u16,
+    },
+    /// A read went past the end of a source.
+    #[error("{name}: {len} bytes at offset {offset} are past the end, the file has {size} bytes")]
+    OutOfRange {
+        /// The source's name.
+        name: String,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// The source's size in bytes.
+        size: u64,
+    },
+    /// The caller cancelled.
+    #[error("cancelled")]
+    Cancelled,
+
+    // --- GGUF
+    /// The file is not a GGUF file, or not one this version reads.
+    #[error("{name}: {reason}")]
+    NotGguf {
+        /// The source's name.
+        name: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// A section of the file is damaged.
+    #[error("{name}: {section} at byte {offset}: {reason}")]
+    Malformed {
+        /// The source's name.
+        name: String,
+        /// Which section: `header`, `metadata`, `tensor table`, `tensor data`, `shards`.
+        section: &'static str,
+        /// Byte offset in the file.
+        offset: u64,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// A metadata key is missing.
+    #[error("metadata: {key} is missing (expected {expected})")]
+    MissingKey {
+        /// The key.
+        key: String,
+        /// The type expected.
+        expected: &'static str,
+    },
+    /// A metadata value has the wrong type or an unusable value.
+    #[error("metadata: {key} is {found}, expected {expected}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What the file holds.
+        found: String,
+        /// What is expected.
+        expected: String,
+    },
+    /// A tensor the architecture needs is not in the file.
+    #[error("tensor {tensor} is missing from the file")]
+    MissingTensor {
+        /// The tensor's name.
+        tensor: String,
+    },
+    /// A tensor has another shape, type or content than the architecture needs.
+    #[error("tensor {tensor}: {found}, expected {expected}")]
+    BadTensor {
+        /// The tensor's name.
+        tensor: String,
+        /// What the file holds.
+        found: String,
+        /// What is expected.
+        expected: String,
+    },
+
+    // --- model
+    /// The architecture is not supported.
+    #[error("architecture {name:?} is not supported; supported: {supported}")]
+    UnsupportedArchitecture {
+        /// `general.architecture` of the file.
+        name: String,
+        /// The supported ones, comma-separated.
+        supported: String,
+    },
+    /// The request does not fit the context.
+    #[error("{needed} tokens do not fit the context of {limit} tokens")]
+    ContextFull {
+        /// Tokens needed.
+        needed: usize,
+        /// Tokens available.
+        limit: usize,
+    },
+    /// A token id is outside the vocabulary.
+    #[error("token id {id} is outside the vocabulary of {n_vocab} tokens")]
+    BadToken {
+        /// The id.
+        id: u32,
+        /// Vocabulary size.
+        n_vocab: usize,
+    },
+    /// An option has a value outside its range.
+    #[error("{option} is {found}, expected {expected}")]
+    BadOption {
+        /// The option's name.
+        option: &'static str,
+        /// The value given.
+        found: String,
+        /// The range or the values allowed.
+        expected: &'static str,
+    },
+
+    // --- text
+    /// The vocabulary cannot be used.
+    #[error("tokenizer: {reason}")]
+    Tokenizer {
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The chat template failed.
+    #[error("chat template: {reason}")]
+    Template {
+        /// The template engine's message with its line.
+        reason: String,
+    },
+
+    // --- devices
+    /// No GPU adapter was found.
+    #[error("no WebGPU adapter: {reason}")]
+    NoAdapter {
+        /// Why, in the user's terms.
+        reason: String,
+    },
+    /// The device refused an allocation.
+    #[error("the device could not allocate {bytes} bytes for {what}: {reason}")]
+    OutOfDeviceMemory {
+        /// What it was for.
+        what: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// The device's message.
+        reason: String,
+    },
+    /// The device was lost or reported an error.
+    #[error("device: {reason}")]
+    Device {
+        /// The device's message.
+        reason: String,
+    },
+    /// The device computes wrongly.
+    #[error("self-test: {op} gives {found}, expected {expected}; the device or its driver computes wrongly")]
+    SelfTest {
+        /// The first operation whose bits differ.
+        op: String,
+        /// What the device gave.
+        found: String,
+        /// The known answer.
+        expected: String,
+    },
+    /// A hidden state is not finite.
+    #[error("a non-finite value appeared in layer {layer} at step {step}")]
+    NonFinite {
+        /// The layer, counted from 0.
+        layer: u32,
+        /// The step within the burst.
+        step: u32,
+    },
+}

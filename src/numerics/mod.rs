@@ -1,0 +1,1 @@
+//! The exactness contract in Rust: see docs/numerics.md.

@@ -1,0 +1,156 @@
+//! The operations of a decode step, as data.
+//!
+//! A plan is a list of these over numbered buffers. Every operation works on `rows` tokens at once: one while
+//! decoding, a chunk while prefilling. Buffers are row-major f32 `[rows, width]` unless said otherwise. Each operation
+//! has the same stem everywhere: `Op::RmsNorm`, `src/cpu/rms_norm.rs`, `shaders/rms_norm.wgsl`, label `rms_norm`.
+
+/// A buffer of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// A weight of the model: an index into `Weights`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub u32);
+
+/// What a buffer holds a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `width` f32 a row.
+    F32 {
+        /// Values a row.
+        width: usize,
+    },
+    /// A quantised activation of `width` values a row: int8 blocks of 32, scales, sums (docs/numerics.md).
+    Q8 {
+        /// Values a row, a multiple of 32.
+        width: usize,
+    },
+}
+
+/// How gate and up are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `silu(gate) * up`
+    Silu,
+    /// `gelu_tanh(gate) * up`
+    GeluTanh,
+}
+
+/// Which elements RoPE pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeKind {
+    /// Neighbours `2i, 2i+1` (llama files).
+    Norm,
+    /// Halves `i, i + n_rot/2` (gemma, qwen files).
+    Neox,
+}
+
+/// The attention geometry of one layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heads {
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key/value heads; divides `n_heads`.
+    pub n_kv_heads: usize,
+    /// Values a head, a multiple of 8.
+    pub head_dim: usize,
+    /// Keys further back than this are hidden; `None` shows all.
+    pub window: Option<usize>,
+}
+
+/// One operation. `out` is written, all others are read. An operation never reads the buffer it writes
+/// unless its text says so.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// `out[r] = dequantise(weight[token[r]]) * scale`.
+    Embed {
+        /// `[n_vocab, width]`.
+        weight: WeightId,
+        /// `[rows, width]`.
+        out: BufferId,
+        /// Multiplier; 1 leaves the row alone.
+        scale: f32,
+    },
+    /// `out = rms_norm(x) * weight (+ residual)`.
+    RmsNorm {
+        /// `[rows, width]`.
+        x: BufferId,
+        /// `[width]`, f32.
+        weight: WeightId,
+        /// Added after the norm; may be `out` itself.
+        residual: Option<BufferId>,
+        /// `[rows, width]`, f32 or Q8.
+        out: BufferId,
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// `out[.., out_offset + j] = weight[j] · x (+ residual)`.
+    MatMul {
+        /// `[width, n_out]`.
+        weight: WeightId,
+        /// `[rows, K]`: Q8 for quantised weights, f32 for float weights.
+        x: BufferId,
+        /// Added to the product, indexed like `out`; may be `out` itself.
+        residual: Option<BufferId>,
+        /// `[rows, out width]`.
+        out: BufferId,
+        /// First column written.
+        out_offset: usize,
+    },
+    /// Norms (where weights are given) and rotates the query and key heads of `qkv`; writes the query back into `qkv`, scaled and rounded for
+    /// attention, and appends key and value to the cache.
+    RopeAppend {
+        /// `[rows, (n_heads + 2 n_kv_heads) head_dim]`: q, k, v; the q part is replaced.
+        qkv: BufferId,
+        /// Per-head norm of q, `[head_dim]`.
+        q_norm: Option<WeightId>,
+        /// Per-head norm of k, `[head_dim]`.
+        k_norm: Option<WeightId>,
+        /// Epsilon of both norms.
+        eps: f32,
+        /// Index into the plan's RoPE tables.
+        rope: usize,
+        /// Which elements are paired.
+        kind: RopeKind,
+        /// Geometry.
+        heads: Heads,
+        /// Multiplier of the query (softmax scale times log2 e).
+        q_scale: f32,
+        /// Layer whose cache is written.
+        layer: usize,
+    },
+    /// Scores, softmax and weighted values of the rows' queries over the cache, as partial results a chunk range, then merged.
+    Attention {
+        /// The buffer `RopeAppend` prepared.
+        qkv: BufferId,
+        /// `[rows, n_heads head_dim]`, f32 or Q8.
+        out: BufferId,
+        /// Geometry.
+        heads: Heads,
+        /// Layer whose cache is read.
+        layer: usize,
+    },
+    /// `out = activation(gate_up[.., ..width]) * gate_up[.., width..]`.
+    GatedActivation {
+        /// `[rows, 2 width]`.
+        gate_up: BufferId,
+        /// `[rows, width]`, f32 or Q8.
+        out: BufferId,
+        /// Which.
+        activation: Activation,
+    },
+}
+
+impl Op {
+    /// The operation's stem: file names and profiler labels.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::MatMul { .. } => "matmul",
+            Op::RopeAppend { .. } => "rope_append",
+            Op::Attention { .. } => "attention",
+            Op::GatedActivation { .. } => "gated_activation",
+        }
+    }
+}
