@@ -1,8 +1,12 @@
 //! blueshift decodes GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
 
+pub mod engine;
 pub mod error;
 pub mod gguf;
+pub mod model;
 pub mod numerics;
+pub mod plan;
 pub mod quant;
+pub mod sample;
 
 pub use error::{Error, Result};

@@ -1,0 +1,3 @@
+//! Sequences on a backend: prompts in, token streams out.
+
+pub mod backend;

@@ -1,0 +1,3 @@
+//! A file's model: configuration, weights, plan.
+
+pub mod weights;
