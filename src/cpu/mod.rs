@@ -1,0 +1,6 @@
+//! The CPU backend: the specification of every operation, and the fallback where there is no GPU.
+
+pub mod matmul;
+pub mod matrix;
+pub mod pool;
+pub mod quantise;
