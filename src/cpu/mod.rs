@@ -2,10 +2,11 @@
 
 pub mod attention;
 pub mod backend;
-pub mod dot;
 pub mod gated_activation;
 pub mod kv;
 pub mod matmul;
+pub mod matrix;
+pub mod pool;
 pub mod quantise;
 pub mod rms_norm;
 pub mod rope_append;

@@ -1,1 +1,3 @@
 //! The exactness contract in Rust: see docs/numerics.md.
+
+pub mod segments;
