@@ -1,8 +1,7 @@
 //! Causal attention over the cache: chunks of one page, merged in a fixed order.
 
 use super::kv::LayerCache;
-use crate::numerics::exact::{exact_exp2, exact_recip, guard};
-use crate::numerics::round::{f16_to_f32, round_sig};
+use crate::numerics::{exact_exp2, exact_recip, from_f16, guard, round_sig};
 use crate::plan::{CHUNKS_PER_GROUP, Heads, PAGE};
 
 /// Softmax over some keys: the maximum score, the sum of exponentials and the weighted values.
@@ -44,11 +43,11 @@ fn attend_chunk(query: &[f32], (keys, values): (&[u16], &[u16]), visible: std::o
     let mut sum = 0.0;
     let mut weighted = vec![0.0f32; head_dim];
     for slot in visible {
-        let weight = round_sig::<12>(exact_exp2(p[slot] - max));
+        let weight = round_sig(exact_exp2(p[slot] - max), 12);
         sum += weight;
         for (acc, v) in weighted.iter_mut().zip(&values[slot * head_dim..][..head_dim]) {
             // exact: 12 + 11 significant bits
-            *acc += weight * f16_to_f32(*v);
+            *acc += weight * from_f16(*v);
         }
     }
     Partial { max, sum, values: weighted }
@@ -60,7 +59,7 @@ fn score(query: &[f32], key: &[u16]) -> f32 {
     for (q, k) in query.chunks_exact(8).zip(key.chunks_exact(8)) {
         for j in 0..8 {
             // exact: 11 + 11 significant bits
-            lanes[j] += q[j] * f16_to_f32(k[j]);
+            lanes[j] += q[j] * from_f16(k[j]);
         }
     }
     let [a, b, c, d, e, f, g, h] = lanes;

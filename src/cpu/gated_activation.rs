@@ -1,6 +1,6 @@
 //! `activation(gate) * up`.
 
-use crate::numerics::exact::{exact_gelu_tanh, exact_silu};
+use crate::numerics::{exact_gelu_tanh, exact_silu};
 use crate::plan::Activation;
 
 /// Combines one row `gate_up [2 width]` into `out [width]`.

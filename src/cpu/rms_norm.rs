@@ -1,7 +1,6 @@
 //! RMS norm: `y = x * rsqrt(mean(x^2) + eps) * w`.
 
-use crate::numerics::exact::{exact_rsqrt, guard};
-use crate::numerics::segments::tree;
+use crate::numerics::{exact_rsqrt, guard, tree256};
 
 /// Partial sums of a norm.
 pub const LANES: usize = 256;
@@ -14,7 +13,7 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
             *lane += guard(x * x);
         }
     }
-    let mean = guard(tree(&mut lanes) * (1.0 / x.len() as f32));
+    let mean = guard(tree256(&lanes) * (1.0 / x.len() as f32));
     let r = exact_rsqrt(mean + eps);
     for ((out, x), w) in out.iter_mut().zip(x).zip(weight) {
         *out = (x * r) * w;

@@ -2,8 +2,7 @@
 
 use super::kv::LayerCache;
 use super::rms_norm::rms_norm;
-use crate::numerics::exact::guard;
-use crate::numerics::round::{round_sig, to_f16_bits};
+use crate::numerics::{guard, round_sig, to_f16};
 use crate::plan::{Heads, RopeKind};
 
 /// What does not depend on the row.
@@ -37,7 +36,7 @@ impl RopeAppend<'_> {
         for query in queries.chunks_exact_mut(head_dim) {
             self.norm_rotate(query, self.q_norm, angles);
             for q in query {
-                *q = round_sig::<11>(*q * self.q_scale);
+                *q = round_sig(*q * self.q_scale, 11);
             }
         }
         cache.reserve(position);
@@ -45,10 +44,10 @@ impl RopeAppend<'_> {
             self.norm_rotate(key, self.k_norm, angles);
             let (k_out, v_out) = cache.entry(head, position);
             for (out, k) in k_out.iter_mut().zip(key) {
-                *out = to_f16_bits(*k);
+                *out = to_f16(*k);
             }
             for (out, v) in v_out.iter_mut().zip(value) {
-                *out = to_f16_bits(*v);
+                *out = to_f16(*v);
             }
         }
     }

@@ -58,7 +58,7 @@ impl Config {
             n_kv_heads,
             head_dim,
             n_ffn: keys.width("feed_forward_length")?,
-            n_vocab: header.require("token_embd.weight")?.rows() as usize,
+            n_vocab: header.require("token_embd.weight")?.rows(),
             n_ctx_train: keys.bounded("context_length", 1..=1 << 30)?,
             eps: meta.f32(&keys.name("attention.layer_norm_rms_epsilon"))?,
             rope_theta: meta.opt_f32(&keys.name("rope.freq_base"))?.unwrap_or(10_000.0) as f64,

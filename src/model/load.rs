@@ -70,8 +70,10 @@ pub async fn read_vector(file: &GgufFile, info: &TensorInfo) -> Result<Vec<f32>>
     let mut bytes = vec![0; info.bytes as usize];
     file.read_tensor(info, 0..info.bytes, &mut bytes).await?;
     check_finite(info, &bytes)?;
-    let mut values = vec![0.0; info.row_len() as usize * info.rows() as usize];
-    quant::dequantise(info.kind, &bytes, &mut values);
+    let mut values = vec![0.0; info.row_len() * info.rows()];
+    for (row, values) in bytes.chunks_exact(info.row_bytes()).zip(values.chunks_exact_mut(info.row_len())) {
+        quant::dequantise_row(info.kind, row, values);
+    }
     Ok(values)
 }
 
@@ -102,7 +104,7 @@ impl Loader<'_, '_> {
         let mut first_row = 0;
         for info in &desc.tensors {
             self.tensor(id, info, &layout, first_row, sink).await?;
-            first_row += info.rows() as usize;
+            first_row += info.rows();
         }
         Ok(())
     }
@@ -115,8 +117,8 @@ impl Loader<'_, '_> {
         first_row: usize,
         sink: &mut impl WeightSink,
     ) -> Result<()> {
-        let row_bytes = info.kind.row_bytes(info.row_len() as usize);
-        let rows = info.rows() as usize;
+        let row_bytes = info.kind.row_bytes(info.row_len());
+        let rows = info.rows();
         let step = (READ_BYTES / row_bytes).max(1);
         for start in (0..rows).step_by(step) {
             let n = step.min(rows - start);
@@ -124,7 +126,8 @@ impl Loader<'_, '_> {
             self.buffer.resize(n * row_bytes, 0);
             self.file.read_tensor(info, range, &mut self.buffer).await?;
             check_finite(info, &self.buffer)?;
-            quant::repack_rows(layout, &self.buffer, &mut self.planes);
+            self.planes.resize(layout, n);
+            quant::repack_rows(layout, &self.buffer, self.planes.as_mut());
             sink.write_rows(id, first_row + start, n, &self.planes)?;
             self.advance(info, (n * row_bytes) as u64)?;
         }

@@ -98,6 +98,14 @@ impl Planes {
         }
     }
 
+    /// Makes room for `rows` rows; what the planes hold is of no meaning afterwards.
+    pub fn resize(&mut self, layout: &PlaneLayout, rows: usize) {
+        self.quants.resize(rows * layout.quants_stride, 0);
+        self.high.resize(rows * layout.high_stride, 0);
+        self.scales.resize(rows * layout.scales_stride, 0);
+        self.supers.resize(rows * layout.supers_stride, 0);
+    }
+
     /// All planes for writing.
     pub fn as_mut(&mut self) -> PlanesMut<'_> {
         PlanesMut { quants: &mut self.quants, high: &mut self.high, scales: &mut self.scales, supers: &mut self.supers }
