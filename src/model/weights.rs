@@ -87,7 +87,7 @@ impl Weights {
 }
 
 fn expect_shape(info: &TensorInfo, rows: usize, k: usize) -> Result<()> {
-    if info.row_len() == k as u64 && info.rows() == rows as u64 {
+    if info.row_len() == k && info.rows() == rows {
         return Ok(());
     }
     Err(Error::BadTensor {

@@ -1,6 +1,6 @@
 //! A model's decode step as data: operations over numbered buffers, built once and interpreted by every backend.
 
-mod builder;
+pub mod builder;
 mod memory;
 pub mod op;
 

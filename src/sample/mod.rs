@@ -1,6 +1,6 @@
 //! Drawing a token from logits. The rule is a pure function of (logits, seed, position), so every backend draws the same.
 
-use crate::numerics::philox::gumbel;
+use crate::numerics::gumbel;
 
 /// Temperatures below this are greedy.
 pub const GREEDY_BELOW: f32 = 0.01;
