@@ -1,8 +1,4 @@
 //! The exactness contract in Rust: see docs/numerics.md.
-<<<<<<< HEAD
-
-pub mod segments;
-=======
 //!
 //! Everything here has a twin in `shaders/shared/` that gives the same bits.
 
@@ -25,4 +21,3 @@ pub use segments::{Segments, tree32, tree256};
 pub fn guard(product: f32) -> f32 {
     product
 }
->>>>>>> numerics
