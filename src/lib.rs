@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod gguf;
+pub mod micro;
 pub mod numerics;
 pub mod quant;
 
