@@ -5,5 +5,6 @@ pub mod gguf;
 pub mod micro;
 pub mod numerics;
 pub mod quant;
+pub mod tokenizer;
 
 pub use error::{Error, Result};
