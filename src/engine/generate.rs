@@ -138,7 +138,7 @@ impl Engine {
             prompt: prompt.to_vec(),
             drawn: 0,
             last: 0,
-            decoder: self.tokenizer.decoder(),
+            decoder: Decoder::new(),
             stop: StopStrings::new(options.stop.clone()),
             started_ms: now_ms(),
             decode_started_ms: 0.0,
