@@ -9,6 +9,7 @@ mod system;
 mod web;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -60,8 +61,18 @@ enum Command {
     Test,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match perform(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<()> {
+    match command {
         Command::Web { dev } => web::build(if dev { web::Profile::Dev } else { web::Profile::Release }),
         Command::FetchModels { which, dir } => models::fetch(which, &models::folder(dir)?),
         Command::Serve { port, dir } => demo::serve(port, &models::folder(dir)?, false),

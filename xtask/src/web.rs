@@ -69,6 +69,7 @@ fn bind(profile: Profile) -> Result<()> {
     Bindgen::new()
         .input_path(&wasm)
         .out_name("blueshift")
+        .omit_default_module_path(false)
         .web(true)
         .and_then(|b| {
             b.typescript(true)
