@@ -35,8 +35,8 @@ use crate::tokenizer::Tokenizer;
 /// What is loaded, and where it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Info {
-    /// `general.name` of the file, or the file's own name.
-    pub model: String,
+    /// `general.name` of the file, or the name of its source.
+    pub name: String,
     /// `general.architecture`.
     pub architecture: String,
     /// Weights.
