@@ -297,3 +297,92 @@ pub(super) fn read_metadata(c: &mut Cursor, n: usize) -> Parse<Metadata> {
     }
     Ok(metadata)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(kind: ValueType, len: usize, bytes: &[u8]) -> Value {
+        Value::Array(Array { element_type: kind.id(), len, bytes: bytes.into() })
+    }
+
+    fn sample() -> Metadata {
+        let mut m = Metadata::default();
+        m.insert("uint", Value::Uint(300));
+        m.insert("int", Value::Int(300));
+        m.insert("negative", Value::Int(-1));
+        m.insert("huge", Value::Uint(1 << 32));
+        m.insert("double", Value::F64(0.5));
+        m.insert("nan", Value::F32(f32::NAN));
+        m.insert("text", Value::String("é".repeat(50)));
+        m.insert("u16s", array(ValueType::U16, 2, &[1, 0, 0xff, 0xff]));
+        m.insert("i8s", array(ValueType::I8, 2, &[1, 0xff]));
+        m.insert("bools", array(ValueType::Bool, 2, &[0, 1]));
+        m.insert("empty", array(ValueType::String, 0, &[]));
+        m
+    }
+
+    #[test]
+    fn integers_of_any_width() {
+        let m = sample();
+        let cases: [(&str, Option<u32>); 6] = [
+            ("uint", Some(300)),
+            ("int", Some(300)),
+            ("negative", None),
+            ("huge", None),
+            ("double", None),
+            ("text", None),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(m.u32(key).ok(), expected, "{key}");
+            assert_eq!(m.usize(key).ok(), m.u64(key).ok().map(|v| v as usize), "{key}");
+        }
+        assert_eq!(m.u64("huge").ok(), Some(1 << 32));
+    }
+
+    #[test]
+    fn missing_and_wrong() {
+        let m = sample();
+        assert!(matches!(m.f32("none"), Err(Error::MissingKey { .. })));
+        assert!(matches!(m.opt_f32("none"), Ok(None)));
+        assert!(matches!(m.opt_f32("nan"), Err(Error::BadValue { .. })));
+        assert_eq!(m.f32("double").ok(), Some(0.5));
+        let error = m.opt_bool("text").expect_err("text is no boolean").to_string();
+        assert!(error.contains("é\"..., expected a boolean"), "{error}");
+    }
+
+    #[test]
+    fn arrays_by_kind() {
+        let m = sample();
+        let u32s = |key| m.u32s(key).ok().map(Vec::from_iter);
+        let i32s = |key| m.i32s(key).ok().map(Vec::from_iter);
+        assert_eq!(u32s("u16s"), Some(vec![1, 65_535]));
+        assert_eq!(u32s("i8s"), None);
+        assert_eq!(i32s("i8s"), Some(vec![1, -1]));
+        assert_eq!(u32s("bools"), None);
+        assert_eq!(m.bools("bools").ok().map(Vec::from_iter), Some(vec![false, true]));
+        assert_eq!((u32s("empty"), i32s("empty")), (Some(vec![]), Some(vec![])));
+        assert_eq!(m.f32s("empty").ok().map(Iterator::count), Some(0));
+        assert!(m.f32s("u16s").is_err());
+        assert!(m.strings("u16s").is_err());
+    }
+
+    #[test]
+    fn per_layer_values() {
+        let m = sample();
+        assert_eq!(m.usize_per_layer("uint", 3).ok(), Some(vec![300; 3]));
+        assert_eq!(m.usize_per_layer("u16s", 2).ok(), Some(vec![1, 65_535]));
+        assert!(m.usize_per_layer("u16s", 3).is_err());
+        assert!(m.usize_per_layer("i8s", 2).is_err());
+        assert!(m.usize_per_layer("uint", usize::MAX).is_err());
+        assert!(matches!(m.opt_usize_per_layer("none", 2), Ok(None)));
+    }
+
+    #[test]
+    fn arrays_built_by_hand_do_not_panic() {
+        let short = Array { element_type: ValueType::String.id(), len: 1 << 40, bytes: vec![255; 9] };
+        assert_eq!(short.strings().map(Iterator::count), Some(0));
+        let unknown = Array { element_type: 77, len: 3, bytes: vec![] };
+        assert!(unknown.u32s().is_none());
+    }
+}
