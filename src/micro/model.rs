@@ -307,3 +307,58 @@ fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
 fn norm(name: &str, n: usize) -> Tensor {
     Tensor { name: name.into(), dims: vec![n], kind: QuantType::F32, fill: Fill::Norm }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::{GgufFile, Source, open};
+
+    fn opened(model: &MicroModel) -> GgufFile {
+        pollster::block_on(open(Source::memory("micro", model.bytes()))).expect("a valid file")
+    }
+
+    #[test]
+    fn every_preset_opens_in_every_type() {
+        for quant in QuantType::ALL {
+            let mut models = vec![MicroModel::llama(quant), MicroModel::llama3(quant), MicroModel::gemma3(quant)];
+            if quant.block_len() <= 32 {
+                models.extend([MicroModel::smol(quant), MicroModel::tiny(quant)]);
+            }
+            for model in models {
+                let header = opened(&model).header;
+                assert_eq!(header.tensors().len(), model.tensors().len(), "{model:?}");
+                assert_eq!(header.require("blk.1.ffn_down.weight").expect("there").kind, quant);
+                assert_eq!(header.tensor("output.weight").is_none(), model.tied);
+                let tokens = header.metadata.strings("tokenizer.ggml.tokens").expect("a vocabulary").count();
+                assert_eq!(tokens, model.vocab);
+            }
+        }
+    }
+
+    #[test]
+    fn same_description_same_bytes() {
+        let model = MicroModel::tiny(QuantType::Q5_1);
+        assert_eq!(model.bytes(), model.bytes());
+        assert_ne!(model.bytes(), MicroModel { seed: 2, ..model.clone() }.bytes());
+    }
+
+    #[test]
+    fn weights_have_the_wanted_deviation() {
+        let file = opened(&MicroModel::llama(QuantType::F32));
+        let info = file.header.require("blk.0.attn_q.weight").expect("there");
+        let bytes = file.tensor_bytes(info).expect("in memory");
+        let weights: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let n = weights.len() as f32;
+        let mean = weights.iter().sum::<f32>() / n;
+        let square = weights.iter().map(|w| w * w).sum::<f32>() / n;
+        assert!(mean.abs() < 1e-3, "{mean}");
+        assert!((square * info.row_len() as f32 - 1.0).abs() < 0.02, "{square}");
+    }
+
+    #[test]
+    fn rope_factors_blend_from_one_to_the_factor() {
+        let factors = MicroModel::llama3(QuantType::F32).rope_factors();
+        assert_eq!((factors.len(), factors[0], factors[31]), (32, 1.0, 32.0));
+        assert!(factors.windows(2).all(|w| w[0] <= w[1]), "{factors:?}");
+    }
+}
