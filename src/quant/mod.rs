@@ -1,5 +1,19 @@
 //! Block formats: layout, dequantisation, repacking to planes (docs/numerics.md, "Planes").
 
+mod codec;
+mod float;
+mod k4_k5;
+mod k6;
+mod layout;
+mod q4;
+mod q5;
+mod q8;
+
+pub(crate) use codec::{Decode, codec};
+pub use layout::{
+    PlaneLayout, Planes, PlanesMut, PlanesRef, dequantise_packed_row, dequantise_row, find_nonfinite, repack_rows,
+};
+
 /// A tensor's element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -89,4 +103,9 @@ impl QuantType {
     pub fn is_quantised(self) -> bool {
         self.block_len() > 1
     }
+}
+
+/// The f16 at byte `at`, as f32.
+pub(crate) fn f16_at(bytes: &[u8], at: usize) -> f32 {
+    half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
