@@ -51,7 +51,7 @@ pub struct Burst<'a> {
     pub stop_ids: &'a [u32],
 }
 
-/// What one decoded sequence costs, counted since the backend was made.
+/// Work of the device, counted since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Command buffers submitted.
@@ -66,6 +66,21 @@ pub struct Counters {
     pub buffers_created: u64,
     /// Bind groups created.
     pub bind_groups_created: u64,
+}
+
+impl std::ops::Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Counters {
+            submits: self.submits - earlier.submits,
+            dispatches: self.dispatches - earlier.dispatches,
+            maps: self.maps - earlier.maps,
+            bytes_read: self.bytes_read - earlier.bytes_read,
+            buffers_created: self.buffers_created - earlier.buffers_created,
+            bind_groups_created: self.bind_groups_created - earlier.bind_groups_created,
+        }
+    }
 }
 
 /// An interpreter of plans holding one sequence.

@@ -76,7 +76,7 @@ impl Engine {
             }
         };
         let info = Info {
-            model: model_name(&file),
+            name: model_name(&file),
             architecture: model.config.architecture.clone(),
             parameters: file.header.tensors().iter().map(|t| t.rows() as u64 * t.row_len() as u64).sum(),
             weight_bytes: model.weights.file_bytes(),
