@@ -8,6 +8,7 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+mod sequence;
 mod tally;
 mod weights;
 

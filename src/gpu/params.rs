@@ -57,6 +57,7 @@ params! {
     /// Of `matmul`.
     MatMul {
         rows: u32,
+        blocks: u32,
         segments: u32,
         segment_len: u32,
         rows_a_group: u32,

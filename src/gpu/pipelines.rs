@@ -64,8 +64,10 @@ const BEST: &str = include_str!("../../shaders/shared/best.wgsl");
 const EMBED: &str = include_str!("../../shaders/embed.wgsl");
 const RMS_NORM: &str = include_str!("../../shaders/rms_norm.wgsl");
 const MATMUL: &str = include_str!("../../shaders/matmul.wgsl");
-const MATMUL_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
-const MATMUL_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
+const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
+const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
+const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
+const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
 const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
@@ -88,6 +90,12 @@ fn decoder(kind: QuantType) -> &'static str {
         QuantType::Q5_K => include_str!("../../shaders/quant/q5_k.wgsl"),
         QuantType::Q6_K => include_str!("../../shaders/quant/q6_k.wgsl"),
     }
+}
+
+/// What reads the weights of a format.
+fn weights(kind: QuantType) -> String {
+    let blocks = if kind.is_quantised() { BLOCKS } else { "" };
+    [PLANES, blocks, decoder(kind)].concat()
 }
 
 impl Kernel {
@@ -138,12 +146,12 @@ impl Kernel {
     /// The variant's WGSL.
     pub(crate) fn source(self) -> String {
         match self {
-            Kernel::Embed(kind) => [EXACT, decoder(kind), EMBED].concat(),
+            Kernel::Embed(kind) => [EXACT, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile } => {
-                let fold = if kind.is_quantised() { MATMUL_Q8 } else { MATMUL_FLOAT };
+                let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, decoder(kind), fold, MATMUL].concat()
+                [&tile, EXACT, &weights(kind), fold, MATMUL].concat()
             }
             Kernel::RopeAppend => [EXACT, TREE256, STATE, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, POSITION, CHUNKS, ATTENTION].concat(),
