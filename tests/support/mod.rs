@@ -12,6 +12,8 @@ pub(crate) enum Mode {
     Ranges,
     /// Sends the whole file with status 200.
     IgnoresRange,
+    /// Sends every path `/x` on to `/moved/x`.
+    Redirects,
     /// Answers 404.
     NotFound,
     /// Tells another range than it was asked for.
@@ -55,6 +57,11 @@ impl Server {
 fn serve(mut stream: &TcpStream, mode: Mode, files: &[(String, Vec<u8>)], counter: &AtomicUsize) -> Option<()> {
     let (path, range) = read_request(stream)?;
     let nth = counter.fetch_add(1, Ordering::SeqCst);
+    if mode == Mode::Redirects && !path.starts_with("/moved") {
+        let head = format!("HTTP/1.1 302 Found\r\nLocation: /moved{path}\r\nContent-Length: 0\r\n\r\n");
+        return stream.write_all(head.as_bytes()).ok();
+    }
+    let path = path.trim_start_matches("/moved");
     let file = files.iter().find(|f| f.0 == path).map(|f| f.1.as_slice());
     let (Some(file), false) = (file, mode == Mode::NotFound) else {
         return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok();
