@@ -336,8 +336,7 @@ impl Machine {
         out_offset: usize,
         accumulate: bool,
     ) {
-        let mut target =
-            std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
+        let mut target = std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
         let stride = target.f32().len() / buffers.n_rows;
         let x = match buffers.get(x) {
             Buffer::Q8 { rows, .. } => Activations::Q8(rows),

@@ -103,10 +103,9 @@ impl Engine {
     /// # Errors
     /// [`Error::Template`] where the file has no template or it refuses the messages.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
-        let template = self
-            .template
-            .as_ref()
-            .ok_or_else(|| Error::Template { reason: "the file has none; use a raw prompt".into() })?;
+        let template = self.template.as_ref().ok_or_else(|| Error::Template {
+            reason: "the file has none; use a raw prompt".into(),
+        })?;
         let text = template.render(messages, &RenderOptions::default())?;
         Ok(self.tokenizer.encode(&text, true))
     }

@@ -1,7 +1,7 @@
 //! Assigns buffers by liveness: a buffer is reused as soon as its last reader has run.
 
-use super::Plan;
 use super::op::{BufferId, Op, Shape};
+use super::Plan;
 
 impl Op {
     /// Buffers read or written, the written one last.

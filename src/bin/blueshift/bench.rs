@@ -111,16 +111,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
 fn print(r: &Report) {
     println!("{} on {} ({}){}", r.model, r.backend, r.adapter, if r.exact { "" } else { ", not exact" });
     println!("prefill {:>6} tokens   {:>10.1} tok/s", r.pp, r.prefill_tok_s);
-    println!(
-        "decode  {:>6} tokens   {:>10.1} tok/s   {:.3} ms a token, depth {}",
-        r.tg, r.decode_tok_s, r.decode_ms_token, r.depth
-    );
-    println!(
-        "a token: {} dispatches, {:.3} submits, {:.1} MB of weights",
-        r.dispatches_token,
-        r.submits_token,
-        r.bytes_token as f64 / 1e6
-    );
+    println!("decode  {:>6} tokens   {:>10.1} tok/s   {:.3} ms a token, depth {}", r.tg, r.decode_tok_s, r.decode_ms_token, r.depth);
+    println!("a token: {} dispatches, {:.3} submits, {:.1} MB of weights", r.dispatches_token, r.submits_token, r.bytes_token as f64 / 1e6);
     println!(
         "floor: {:.1} GB/s, {:.2} µs a dispatch: {:.3} ms a token; reached {:.1} %",
         r.floor.bytes_per_second / 1e9,

@@ -34,11 +34,7 @@ pub(crate) struct ModelArgs {
 
 /// A source for a path or a URL.
 fn source(model: &str) -> blueshift::Result<Source> {
-    if model.starts_with("http://") || model.starts_with("https://") {
-        Source::http(model)
-    } else {
-        Source::file(model)
-    }
+    if model.starts_with("http://") || model.starts_with("https://") { Source::http(model) } else { Source::file(model) }
 }
 
 /// Opens a model's files: siblings of a first shard are found beside it.
