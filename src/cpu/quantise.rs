@@ -19,12 +19,12 @@ impl Q8Rows {
     /// `rows` rows of `k` zeros; `k` is a multiple of 32.
     pub fn zeroed(k: usize, rows: usize) -> Self {
         let segments = Segments::of(k);
-        let places = rows * segments.places();
+        let places = rows * segments.n_stored();
         Self { segments, q: vec![0; places * 32], d: vec![0.0; places], sum: vec![0; places] }
     }
 
     /// Rows held.
     pub fn rows(&self) -> usize {
-        self.d.len() / self.segments.places().max(1)
+        self.d.len() / self.segments.n_stored().max(1)
     }
 }
