@@ -107,10 +107,10 @@ fn rows_of(layout: &PlaneLayout, x: Activations<'_>) -> usize {
 fn dot_row(layout: &PlaneLayout, row: &PlanesRef<'_>, x: Activations<'_>, r: usize) -> f32 {
     let segments = layout.segments;
     let mut lanes = [0.0; 32];
-    for (s, acc) in lanes[..segments.p].iter_mut().enumerate() {
-        for i in (0..segments.l).map(|t| t * segments.p + s) {
+    for (s, acc) in lanes[..segments.count].iter_mut().enumerate() {
+        for i in (0..segments.len).map(|t| t * segments.count + s) {
             *acc = match x {
-                Activations::Q8(x) => *acc + q8_term(layout, row, x, r * segments.n_stored() + i, i),
+                Activations::Q8(x) => *acc + q8_term(layout, row, x, r * segments.places() + i, i),
                 Activations::F32(x) => fold_floats(layout, row, &x[r * layout.k..][..layout.k], i, *acc),
             };
         }
@@ -136,8 +136,8 @@ fn q8_term(layout: &PlaneLayout, row: &PlanesRef<'_>, x: &Q8Rows, at: usize, i: 
 /// Folds the 32 values of the block at place `i` into `acc`, in ascending order.
 fn fold_floats(layout: &PlaneLayout, row: &PlanesRef<'_>, x: &[f32], i: usize, acc: f32) -> f32 {
     let Decode::Floats(values) = codec(layout.kind).decode else { return acc };
-    let b = layout.segments.block_at(i);
-    if b >= layout.segments.n_blocks {
+    let b = layout.segments.block(i);
+    if b >= layout.segments.blocks {
         return acc;
     }
     let mut w = [0.0; 32];
@@ -197,7 +197,7 @@ mod tests {
     fn q8_rows(k: usize, rows: usize, scale: f32) -> Q8Rows {
         let (mut x, mut words) = (Q8Rows::zeroed(k, rows), Words(7));
         for i in 0..x.d.len() {
-            if x.segments.block_at(i % x.segments.n_stored()) >= x.segments.n_blocks {
+            if x.segments.block(i % x.segments.places()) >= x.segments.blocks {
                 continue;
             }
             x.d[i] = words.uniform().abs() * scale;
@@ -256,7 +256,7 @@ mod tests {
             let all = product(dot::paths().next(), &w, fitting(kind, &x), 5, &Pool::serial());
             assert_eq!(product(dot::paths().next(), &w, fitting(kind, &x), 5, &Pool::new(3)), all, "{kind:?}");
             let q8 = &x.0;
-            let places = q8.segments.n_stored();
+            let places = q8.segments.places();
             let last = (
                 Q8Rows {
                     segments: q8.segments,

@@ -1,6 +1,6 @@
 //! A weight matrix in planes, in aligned memory.
 
-use crate::quant::{PlaneLayout, PlanesMut, PlanesRef, dequantise_packed_row, repack_rows};
+use crate::quant::{PlaneLayout, Planes, PlanesMut, PlanesRef, dequantise_packed_row, repack_rows};
 
 /// Bytes after the last row of a plane that a vector load may touch.
 const SLACK: usize = 2048;
@@ -76,6 +76,18 @@ impl PackedMatrix {
             supers: self.supers.rows_mut(layout.supers_stride, first, rows),
         };
         repack_rows(&layout, src, planes);
+    }
+
+    /// Stores planes of `rows` rows to the rows from `first` on.
+    ///
+    /// # Panics
+    /// If the planes hold another number of rows or they do not fit.
+    pub fn write_rows(&mut self, first: usize, rows: usize, planes: &Planes) {
+        let layout = self.layout;
+        self.quants.rows_mut(layout.quants_stride, first, rows).copy_from_slice(&planes.quants);
+        self.high.rows_mut(layout.high_stride, first, rows).copy_from_slice(&planes.high);
+        self.scales.rows_mut(layout.scales_stride, first, rows).copy_from_slice(&planes.scales);
+        self.supers.rows_mut(layout.supers_stride, first, rows).copy_from_slice(&planes.supers);
     }
 
     /// Its layout.

@@ -1,7 +1,13 @@
-//! The CPU backend: the specification of every operation, and the fallback where there is no GPU.
+//! The cpu backend: the specification of every operation, and the fallback where there is no GPU. One file an operation.
 
+pub mod attention;
+pub mod backend;
 mod dot;
+pub mod gated_activation;
+pub mod kv;
 pub mod matmul;
 pub mod matrix;
 pub mod pool;
 pub mod quantise;
+pub mod rms_norm;
+pub mod rope_append;

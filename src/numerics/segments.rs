@@ -1,41 +1,48 @@
-//! How a row's blocks are split into segments, and the trees that combine partial sums.
+//! How a row's blocks are split into segments, and the trees that combine partial sums (docs/numerics.md, "Blocks, segments,
+//! the tree").
 
-/// The split of a row of blocks: `p` segments of `l` blocks, `p * l >= n_blocks`; the rest is padding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Segments at most, and the width of the combining tree.
+pub const MAX_SEGMENTS: usize = 32;
+
+/// How a row's blocks of 32 values are split into contiguous segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segments {
-    /// Blocks of 32 values in the row.
-    pub n_blocks: usize,
-    /// Segments: 1 to 32, the lanes that fold a row.
-    pub p: usize,
-    /// Blocks a segment, padding included.
-    pub l: usize,
+    /// Blocks of the row, n.
+    pub blocks: usize,
+    /// Segments, P.
+    pub count: usize,
+    /// Blocks a segment, L.
+    pub len: usize,
 }
 
 impl Segments {
-    /// The split of a row of `k` values; `k` is a multiple of 32.
+    /// The split of a row of `k` values, a multiple of 32.
     pub fn of(k: usize) -> Self {
-        debug_assert_eq!(k % 32, 0, "a row has whole blocks of 32 values");
-        let n = k / 32;
-        let p = match n {
-            0..=32 => n.max(1),
-            _ => (16..=32).rev().find(|p| n.is_multiple_of(*p)).unwrap_or(32),
+        let blocks = k / 32;
+        let divisor = (1..=MAX_SEGMENTS).rev().find(|p| blocks.is_multiple_of(*p)).unwrap_or(1);
+        let count = if blocks <= MAX_SEGMENTS {
+            blocks
+        } else if divisor >= MAX_SEGMENTS / 2 {
+            divisor
+        } else {
+            MAX_SEGMENTS
         };
-        Self { n_blocks: n, p, l: n.div_ceil(p).max(1) }
+        Self { blocks, count, len: blocks.div_ceil(count.max(1)) }
     }
 
-    /// Blocks stored for a row, padding included.
-    pub fn n_stored(self) -> usize {
-        self.p * self.l
+    /// Blocks of the row with its padding, n' = P·L.
+    pub fn places(&self) -> usize {
+        self.count * self.len
     }
 
-    /// Where block `block` (in file order) is stored: block `s * l + t` lies at `t * p + s`.
-    pub fn place(self, block: usize) -> usize {
-        block % self.l * self.p + block / self.l
+    /// The place at which block `b` is stored.
+    pub fn place(&self, b: usize) -> usize {
+        b % self.len * self.count + b / self.len
     }
 
-    /// The block stored at `place`; `n_blocks` and above are padding.
-    pub fn block_at(self, place: usize) -> usize {
-        place % self.p * self.l + place / self.p
+    /// The block stored at place `i`; at least `blocks` for padding.
+    pub fn block(&self, i: usize) -> usize {
+        i % self.count * self.len + i / self.count
     }
 }
 
@@ -83,7 +90,7 @@ mod tests {
         ];
         for (k, p, l) in cases {
             let s = Segments::of(k);
-            assert_eq!((s.n_blocks, s.p, s.l), (k / 32, p, l), "k = {k}");
+            assert_eq!((s.blocks, s.count, s.len), (k / 32, p, l), "k = {k}");
         }
     }
 
@@ -91,10 +98,10 @@ mod tests {
     fn places_are_a_permutation() {
         for n in 1..1200 {
             let s = Segments::of(n * 32);
-            assert!(s.p <= 32 && s.n_stored() >= n);
-            let mut seen = vec![false; s.n_stored()];
-            for b in 0..s.n_stored() {
-                assert_eq!(s.block_at(s.place(b)), b);
+            assert!(s.count <= 32 && s.places() >= n);
+            let mut seen = vec![false; s.places()];
+            for b in 0..s.places() {
+                assert_eq!(s.block(s.place(b)), b);
                 assert!(!std::mem::replace(&mut seen[s.place(b)], true));
             }
         }

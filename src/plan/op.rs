@@ -58,8 +58,8 @@ pub struct Heads {
     pub window: Option<usize>,
 }
 
-/// One operation. `out` is written, all others are read. An operation never reads the buffer it writes
-/// unless its text says so.
+/// One operation. `out` is written, all other buffers are read; they are never the same one, except where
+/// `accumulate` or the text says so.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// `out[r] = dequantise(weight[token[r]]) * scale`.
@@ -71,34 +71,34 @@ pub enum Op {
         /// Multiplier; 1 leaves the row alone.
         scale: f32,
     },
-    /// `out = rms_norm(x) * weight (+ residual)`.
+    /// `out = rms_norm(x) * weight`, or `out += ...` where `accumulate` is set.
     RmsNorm {
         /// `[rows, width]`.
         x: BufferId,
         /// `[width]`, f32.
         weight: WeightId,
-        /// Added after the norm; may be `out` itself.
-        residual: Option<BufferId>,
-        /// `[rows, width]`, f32 or Q8.
+        /// `[rows, width]`, f32 or Q8 (f32 where `accumulate` is set).
         out: BufferId,
+        /// Adds to `out` instead of replacing it: a residual connection.
+        accumulate: bool,
         /// Added to the mean square.
         eps: f32,
     },
-    /// `out[.., out_offset + j] = weight[j] · x (+ residual)`.
+    /// `out[.., out_offset + j] = weight[j] · x`, or `+=` where `accumulate` is set (`out + product`, in this order).
     MatMul {
         /// `[width, n_out]`.
         weight: WeightId,
         /// `[rows, K]`: Q8 for quantised weights, f32 for float weights.
         x: BufferId,
-        /// Added to the product, indexed like `out`; may be `out` itself.
-        residual: Option<BufferId>,
-        /// `[rows, out width]`.
+        /// `[rows, out width]`, f32.
         out: BufferId,
         /// First column written.
         out_offset: usize,
+        /// Adds to `out` instead of replacing it: a residual connection.
+        accumulate: bool,
     },
-    /// Norms (where weights are given) and rotates the query and key heads of `qkv`; writes the query back into `qkv`, scaled and rounded for
-    /// attention, and appends key and value to the cache.
+    /// Norms (where weights are given) and rotates the query and key heads of `qkv`; writes the query back into `qkv`, scaled and
+    /// rounded to 11 bits for attention, and appends key and value to the cache as f16.
     RopeAppend {
         /// `[rows, (n_heads + 2 n_kv_heads) head_dim]`: q, k, v; the q part is replaced.
         qkv: BufferId,
@@ -139,6 +139,11 @@ pub enum Op {
         /// Which.
         activation: Activation,
     },
+    /// Draws a token from one row of logits and advances the sequence's state.
+    Sample {
+        /// `[1, n_vocab]`, f32.
+        logits: BufferId,
+    },
 }
 
 impl Op {
@@ -151,6 +156,7 @@ impl Op {
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
             Op::GatedActivation { .. } => "gated_activation",
+            Op::Sample { .. } => "sample",
         }
     }
 }

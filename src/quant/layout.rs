@@ -36,7 +36,7 @@ impl PlaneLayout {
         }
         let segments = Segments::of(k);
         let codec = codec(kind);
-        let stride = |bytes: usize| (segments.n_stored() * bytes).next_multiple_of(4);
+        let stride = |bytes: usize| (segments.places() * bytes).next_multiple_of(4);
         Ok(Self {
             kind,
             k,
@@ -55,7 +55,7 @@ impl PlaneLayout {
 
     /// Offset in the `supers` row of the entry of block `b`; padding blocks read the last entry.
     pub(crate) fn super_offset(&self, b: usize) -> usize {
-        (b / 8).min(self.segments.n_blocks / 8 - 1) * codec(self.kind).supers
+        (b / 8).min(self.segments.blocks / 8 - 1) * codec(self.kind).supers
     }
 
     /// The parts of the block at place `i` of a row.
@@ -63,7 +63,7 @@ impl PlaneLayout {
         let codec = codec(self.kind);
         let supers = match codec.supers {
             0 => &[][..],
-            bytes => &row.supers[self.super_offset(self.segments.block_at(i))..][..bytes],
+            bytes => &row.supers[self.super_offset(self.segments.block(i))..][..bytes],
         };
         BlockRef {
             quants: &row.quants[i * codec.quants..][..codec.quants],
@@ -96,6 +96,14 @@ impl Planes {
             scales: vec![0; rows * layout.scales_stride],
             supers: vec![0; rows * layout.supers_stride],
         }
+    }
+
+    /// Makes room for `rows` rows; what the planes hold is of no meaning afterwards.
+    pub fn resize(&mut self, layout: &PlaneLayout, rows: usize) {
+        self.quants.resize(rows * layout.quants_stride, 0);
+        self.high.resize(rows * layout.high_stride, 0);
+        self.scales.resize(rows * layout.scales_stride, 0);
+        self.supers.resize(rows * layout.supers_stride, 0);
     }
 
     /// All planes for writing.
@@ -175,7 +183,7 @@ pub fn repack_rows(layout: &PlaneLayout, src: &[u8], planes: PlanesMut<'_>) {
 
 fn repack_row(layout: &PlaneLayout, row: &[u8], planes: PlanesMut<'_>) {
     let (codec, segments) = (codec(layout.kind), layout.segments);
-    if segments.n_stored() != segments.n_blocks {
+    if segments.places() != segments.blocks {
         planes.quants.fill(0);
         planes.high.fill(0);
     }

@@ -1,1 +1,82 @@
-fn main() {}
+//! The project's build commands: `cargo xtask <command>`.
+
+mod check;
+mod demo;
+mod models;
+mod run;
+mod serve;
+mod system;
+mod web;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Builds, serves and checks blueshift.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds the npm package: wasm, JavaScript glue, TypeScript.
+    Web {
+        /// Keeps names and debug assertions in the wasm.
+        #[arg(long)]
+        dev: bool,
+    },
+    /// Downloads the models that the demo and the tests use.
+    FetchModels {
+        /// Which of them.
+        #[arg(value_enum, default_value_t = models::Which::All)]
+        which: models::Which,
+        /// The folder they go to; by default the user's cache.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Serves the demo page on loopback, without building anything.
+    Serve {
+        /// TCP port; 0 lets the system choose.
+        #[arg(long, default_value_t = 8030)]
+        port: u16,
+        /// The folder served under `/models/`; by default the user's cache.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Builds everything the demo page needs, serves it and opens it.
+    Demo {
+        /// TCP port; 0 lets the system choose.
+        #[arg(long, default_value_t = 8030)]
+        port: u16,
+        /// Prints the address and opens nothing.
+        #[arg(long)]
+        no_open: bool,
+    },
+    /// Runs every check: format, lints, docs, native tests, browser tests.
+    Test,
+}
+
+fn main() -> ExitCode {
+    match perform(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<()> {
+    match command {
+        Command::Web { dev } => web::build(if dev { web::Profile::Dev } else { web::Profile::Release }),
+        Command::FetchModels { which, dir } => models::fetch(which, &models::folder(dir)?),
+        Command::Serve { port, dir } => demo::serve(port, &models::folder(dir)?, false),
+        Command::Demo { port, no_open } => demo::demo(port, !no_open),
+        Command::Test => check::all(),
+    }
+}

@@ -79,14 +79,14 @@ unsafe fn rows<S: Isa, T: Float, const R: usize>(
     let mut lane = 0;
     // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
     unsafe {
-        while lane < segments.p {
+        while lane < segments.count {
             let mut acc = [S::zero_f32(); R];
-            for t in 0..segments.l {
-                let from = row.quants.as_ptr().add((t * segments.p + lane) * block);
+            for t in 0..segments.len {
+                let from = row.quants.as_ptr().add((t * segments.count + lane) * block);
                 for quad in 0..8 {
                     let w = T::columns::<S>(from.add(quad * 4 * T::BYTES), block);
                     for (r, acc) in acc.iter_mut().enumerate() {
-                        let x = &x.floats[(first + r) * segments.l + t];
+                        let x = &x.floats[(first + r) * segments.len + t];
                         for (c, &w) in w.iter().enumerate() {
                             let x = S::load_f32(x[quad * 4 + c].as_ptr().add(lane));
                             *acc = S::add_f32(*acc, S::mul_f32(w, x));
@@ -100,7 +100,7 @@ unsafe fn rows<S: Isa, T: Float, const R: usize>(
             lane += S::W;
         }
         for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.p..].fill(0.0);
+            lanes[segments.count..].fill(0.0);
             *out = S::tree(lanes.as_ptr());
         }
     }

@@ -42,7 +42,7 @@ impl Prepared {
 }
 
 fn quantised(layout: &PlaneLayout, x: &Q8Rows, rows: usize) -> Prepared {
-    let (places, stride) = (layout.segments.n_stored(), layout.segments.n_stored() + SLACK);
+    let (places, stride) = (layout.segments.places(), layout.segments.places() + SLACK);
     let mut p = Prepared {
         rows,
         stride,
@@ -68,7 +68,7 @@ fn quantised(layout: &PlaneLayout, x: &Q8Rows, rows: usize) -> Prepared {
         p.bias_last = p.last.iter().map(scaled).collect();
     }
     if layout.supers_stride > 0 {
-        let offset = |i| layout.super_offset(layout.segments.block_at(i)) as u32;
+        let offset = |i| layout.super_offset(layout.segments.block(i)) as u32;
         p.supers = (0..stride).map(|i| if i < places { offset(i) } else { 0 }).collect();
     }
     p
@@ -87,10 +87,10 @@ fn offset(kind: QuantType) -> i32 {
 
 fn transposed(layout: &PlaneLayout, x: &[f32]) -> Vec<[[f32; 32]; 32]> {
     let segments = layout.segments;
-    let mut out = vec![[[0.0; 32]; 32]; x.len() / layout.k * segments.l];
-    for (row, out) in x.chunks_exact(layout.k).zip(out.chunks_exact_mut(segments.l)) {
+    let mut out = vec![[[0.0; 32]; 32]; x.len() / layout.k * segments.len];
+    for (row, out) in x.chunks_exact(layout.k).zip(out.chunks_exact_mut(segments.len)) {
         for (i, &x) in row.iter().enumerate() {
-            let (s, t) = (i / 32 / segments.l, i / 32 % segments.l);
+            let (s, t) = (i / 32 / segments.len, i / 32 % segments.len);
             out[t][i % 32][s] = rounded(layout.kind, x);
         }
     }

@@ -136,10 +136,10 @@ unsafe fn rows<S: Isa, T: Format, const R: usize>(
     let mut lane = 0;
     // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
     unsafe {
-        while lane < segments.p {
+        while lane < segments.count {
             let mut acc = [S::zero_f32(); R];
-            for t in 0..segments.l {
-                let place = t * segments.p + lane;
+            for t in 0..segments.len {
+                let place = t * segments.count + lane;
                 let group = group::<S, T>(row, x, place);
                 for (r, acc) in acc.iter_mut().enumerate() {
                     *acc = S::add_f32(*acc, term::<S, T>(&group, x, (first + r) * x.stride + place));
@@ -151,7 +151,7 @@ unsafe fn rows<S: Isa, T: Format, const R: usize>(
             lane += S::W;
         }
         for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.p..].fill(0.0);
+            lanes[segments.count..].fill(0.0);
             *out = S::tree(lanes.as_ptr());
         }
     }

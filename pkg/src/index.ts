@@ -1,0 +1,42 @@
+/** Runs GGUF language models in the browser. */
+
+import { Connection } from './connection.js';
+import { integer, Model } from './model.js';
+import type { Event } from './protocol.js';
+import type { LoadOptions } from './types.js';
+
+export { BlueshiftError, type ClientErrorCode } from './errors.js';
+export type { Generation } from './generation.js';
+export type { Model } from './model.js';
+export type {
+  Backend,
+  GenerateOptions,
+  GenerationResult,
+  LoadOptions,
+  LoadProgress,
+  Message,
+  ModelInfo,
+  Timings,
+} from './types.js';
+
+/**
+ * Loads a GGUF file into a worker of its own. An address is read by byte ranges (another origin must allow them with
+ * CORS); a `File` or `Blob` is read in slices. The file is never held in memory as a whole.
+ */
+export async function load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Model> {
+  options.signal?.throwIfAborted();
+  const args = {
+    source: source instanceof Blob ? source : new URL(source, document.baseURI).href,
+    backend: options.backend ?? 'auto',
+    contextLength: options.contextLength === undefined ? null : integer('contextLength', options.contextLength, 1),
+  };
+  const connection = new Connection();
+  const onEvent = (event: Event) => 'progress' in event && options.onProgress?.(event.progress);
+  try {
+    return new Model(await connection.call('load', args, onEvent, options.signal), connection);
+  } catch (error) {
+    // A failed or aborted load leaves nothing worth keeping; ending the worker frees all of it.
+    connection.close(error);
+    throw error;
+  }
+}

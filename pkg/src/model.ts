@@ -1,0 +1,64 @@
+/** A loaded model. */
+
+import type { Connection } from './connection.js';
+import { BlueshiftError } from './errors.js';
+import { Generation } from './generation.js';
+import type { EngineOptions, Prompt } from './protocol.js';
+import type { GenerateOptions, Message, ModelInfo } from './types.js';
+
+export class Model {
+  /** What is loaded and what executes it. */
+  readonly info: ModelInfo;
+  readonly #connection: Connection;
+
+  /** @internal Models come from `load`. */
+  constructor(info: ModelInfo, connection: Connection) {
+    this.info = info;
+    this.#connection = connection;
+  }
+
+  /**
+   * Generates text. A string is one message of the user, or with `raw` the very text to go on from; a list of messages
+   * goes through the model's chat template. Generations of one model run one after another.
+   */
+  generate(input: string | readonly Message[], options: GenerateOptions = {}): Generation {
+    const args = { prompt: prompt(input, options.raw ?? false), options: engineOptions(options) };
+    return new Generation((onPiece, signal) => {
+      const onEvent = (event: object) => 'piece' in event && onPiece(event.piece as never);
+      return this.#connection.call('generate', args, onEvent, signal);
+    }, options.signal);
+  }
+
+  /** The token ids of a text, as `generate` with `raw` would read it. */
+  tokenize(text: string): Promise<Uint32Array> {
+    return this.#connection.call('tokenize', { text });
+  }
+
+  /** Frees the model and ends its worker. Pending and later calls reject with the code `Disposed`. */
+  dispose(): void {
+    this.#connection.close(new BlueshiftError('Disposed', 'the model was disposed'));
+  }
+}
+
+function prompt(input: string | readonly Message[], raw: boolean): Prompt {
+  if (typeof input !== 'string') {
+    if (raw) throw new BlueshiftError('BadArgument', 'raw takes a string, not a list of messages');
+    return { messages: input.map(({ role, content }) => ({ role, content })) };
+  }
+  return raw ? { text: input } : { messages: [{ role: 'user', content: input }] };
+}
+
+function engineOptions(options: GenerateOptions): EngineOptions {
+  return {
+    maxTokens: integer('maxTokens', options.maxTokens ?? 256, 1),
+    temperature: options.temperature ?? 0,
+    seed: integer('seed', options.seed ?? 0, 0),
+    stop: [...(options.stop ?? [])],
+  };
+}
+
+/** @internal Checks a number that must be an integer and at least `least`. */
+export function integer(name: string, value: number, least: number): number {
+  if (Number.isSafeInteger(value) && value >= least) return value;
+  throw new BlueshiftError('BadArgument', `${name} is ${value}, expected an integer of at least ${least}`);
+}

@@ -1,0 +1,48 @@
+/** The messages between the page and its worker. Every request has an id of its own; replies carry it back. */
+
+import type { Backend, GenerationResult, LoadProgress, Message, ModelInfo } from './types.js';
+
+/** What a prompt is made of. */
+export type Prompt = { readonly messages: readonly Message[] } | { readonly text: string };
+
+/** A generation's options as the engine takes them. */
+export interface EngineOptions {
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly seed: number;
+  readonly stop: readonly string[];
+}
+
+/** Calls by name: what goes in, and what comes back when it is done. */
+export interface Calls {
+  load: {
+    in: { readonly source: string | Blob; readonly backend: Backend; readonly contextLength: number | null };
+    out: ModelInfo;
+  };
+  tokenize: { in: { readonly text: string }; out: Uint32Array };
+  generate: { in: { readonly prompt: Prompt; readonly options: EngineOptions }; out: GenerationResult };
+}
+
+export type CallName = keyof Calls;
+
+/** Page to worker. `cancel` names the request it ends. */
+export type Request =
+  | { [Name in CallName]: { readonly id: number; readonly call: Name; readonly args: Calls[Name]['in'] } }[CallName]
+  | { readonly id: number; readonly call: 'cancel' };
+
+/** Decoded tokens; the text may lag behind the ids until a character is complete. */
+export interface Piece {
+  readonly ids: readonly number[];
+  readonly text: string;
+}
+
+/** What arrives between a request and its end. */
+export type Event = { readonly progress: LoadProgress } | { readonly piece: Piece };
+
+/** Worker to page. */
+export type Reply =
+  | { readonly id: number; readonly event: Event }
+  | { readonly id: number; readonly done: Calls[CallName]['out'] }
+  | { readonly id: number; readonly error: { readonly code: string; readonly message: string } }
+  /** The worker cannot go on. */
+  | { readonly crash: string };

@@ -1,0 +1,87 @@
+/** The types of the public API. */
+
+/** What executes the model. `auto` takes WebGPU where it is present and computes rightly, else the CPU. */
+export type Backend = 'auto' | 'wgpu' | 'cpu';
+
+/** How far a load has come. */
+export interface LoadProgress {
+  /** Bytes of weights loaded. */
+  readonly bytes: number;
+  /** Bytes of weights in all. */
+  readonly total: number;
+  /** The tensor being loaded. */
+  readonly tensor: string;
+}
+
+export interface LoadOptions {
+  /** Default `auto`. */
+  readonly backend?: Backend;
+  /** Tokens of context; by default the smaller of the model's own and what suits the backend. */
+  readonly contextLength?: number;
+  /** Called as the weights arrive, at most about 20 times a second, and once at the end. */
+  readonly onProgress?: (progress: LoadProgress) => void;
+  /** Aborting stops the load and frees all it holds; `load` rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** What is loaded and what executes it. */
+export interface ModelInfo {
+  readonly name: string;
+  /** `general.architecture` of the file. */
+  readonly architecture: string;
+  /** Number of weights. */
+  readonly parameters: number;
+  readonly backend: 'wgpu' | 'cpu';
+  /** The GPU's name as the browser gives it, or the CPU's description. */
+  readonly adapter: string;
+  /** Whether the device passed the self-test: its results equal the reference's bit for bit. */
+  readonly exact: boolean;
+  /** Tokens of context. */
+  readonly contextLength: number;
+  /** Tokens in the vocabulary. */
+  readonly vocabularySize: number;
+  /** Why `auto` took the CPU, where it did. */
+  readonly fallbackReason: string | null;
+}
+
+/** One message of a chat. */
+export interface Message {
+  readonly role: 'system' | 'user' | 'assistant' | (string & {});
+  readonly content: string;
+}
+
+export interface GenerateOptions {
+  /** The most tokens to generate. Default 256. */
+  readonly maxTokens?: number;
+  /** 0 takes the likeliest token each time. Default 0. */
+  readonly temperature?: number;
+  /** Seed of the random draws, an integer from 0 to 2^53 - 1. Default 0. */
+  readonly seed?: number;
+  /** Texts that end the generation; they are not part of the result. */
+  readonly stop?: readonly string[];
+  /** Takes a string prompt as it is, without the model's chat template. Default false. */
+  readonly raw?: boolean;
+  /** Aborting ends the generation; the iterator and `result` reject with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** Where the time went. */
+export interface Timings {
+  readonly promptTokens: number;
+  /** Time to read the prompt. */
+  readonly prefillMs: number;
+  /** Time from the request to the first token. */
+  readonly firstTokenMs: number;
+  /** Tokens after the first. */
+  readonly decodeTokens: number;
+  /** Time they took. */
+  readonly decodeMs: number;
+}
+
+export interface GenerationResult {
+  readonly text: string;
+  readonly ids: readonly number[];
+  /** Why it ended, such as `eos`, `length` or `stop`. */
+  readonly stopReason: string;
+  readonly timings: Timings;
+}

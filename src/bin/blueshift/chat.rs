@@ -1,0 +1,53 @@
+//! `blueshift chat`: a conversation on the terminal.
+
+use std::io::{BufRead, IsTerminal};
+
+use anyhow::Result;
+use blueshift::chat::Message;
+use clap::Args as ClapArgs;
+
+use crate::open::{ModelArgs, load};
+use crate::run::{SamplingArgs, answer, print_now};
+
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Most tokens an answer has.
+    #[arg(short, default_value_t = 1024)]
+    n: usize,
+    /// What the model is told before the conversation.
+    #[arg(long)]
+    system: Option<String>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+pub(crate) fn main(args: Args) -> Result<()> {
+    let mut engine = load(&args.model)?;
+    let beginning: Vec<Message> = args.system.iter().map(|text| Message::system(text.clone())).collect();
+    let mut messages = beginning.clone();
+    let interactive = std::io::stdin().is_terminal();
+    if interactive {
+        println!("{} on {} ({}). /new starts over, /quit ends.", engine.info().name, engine.info().backend, engine.info().adapter);
+    }
+    let mut lines = std::io::stdin().lock().lines();
+    loop {
+        if interactive {
+            print_now("> ")?;
+        }
+        let Some(line) = lines.next().transpose()? else { return Ok(()) };
+        match line.trim() {
+            "" => continue,
+            "/quit" => return Ok(()),
+            "/new" => messages.clone_from(&beginning),
+            text => {
+                messages.push(Message::user(text));
+                let prompt = engine.chat_prompt(&messages)?;
+                let said = answer(&mut engine, &prompt, args.sampling.options(args.n), print_now)?;
+                println!();
+                messages.push(Message::assistant(said.text));
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`.
+
+mod bench;
+mod chat;
+mod info;
+mod logits;
+mod open;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+/// Runs GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
+#[derive(Parser)]
+#[command(name = "blueshift", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer one prompt.
+    Run(run::Args),
+    /// Talk to a model.
+    Chat(chat::Args),
+    /// Print the token ids of a text.
+    Tokenize(info::TokenizeArgs),
+    /// Print a file's metadata and tensors.
+    Inspect(info::InspectArgs),
+    /// Check that a device computes the known answer.
+    Selftest(info::SelftestArgs),
+    /// List the GPU adapters.
+    Adapters(info::AdaptersArgs),
+    /// Write raw logits.
+    Logits(logits::Args),
+    /// Measure prefill and decode.
+    Bench(bench::Args),
+}
+
+fn main() {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::main(args),
+        Command::Chat(args) => chat::main(args),
+        Command::Tokenize(args) => info::tokenize(args),
+        Command::Inspect(args) => info::inspect(args),
+        Command::Selftest(args) => info::selftest(args),
+        Command::Adapters(args) => info::adapters(args),
+        Command::Logits(args) => logits::main(args),
+        Command::Bench(args) => bench::main(args),
+    };
+    if let Err(error) = result {
+        eprintln!("blueshift: {error:#}");
+        std::process::exit(1);
+    }
+}

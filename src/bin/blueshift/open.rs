@@ -1,0 +1,90 @@
+//! Opening models, shared by the commands.
+
+use std::io::IsTerminal;
+
+use anyhow::Result;
+use blueshift::engine::{BackendChoice, Engine, LoadOptions};
+use blueshift::gguf::{self, GgufFile, Source};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Where to compute.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BackendArg {
+    Auto,
+    Cpu,
+    Wgpu,
+}
+
+/// Options of every command that computes.
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    /// Path or URL of a GGUF file; of the first one where there are several.
+    pub(crate) model: String,
+    /// Where to compute.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) backend: BackendArg,
+    /// Part of the name of the adapter to use.
+    #[arg(long)]
+    pub(crate) adapter: Option<String>,
+    /// Tokens the context holds.
+    #[arg(long)]
+    pub(crate) ctx: Option<usize>,
+}
+
+/// A source for a path or a URL.
+fn source(model: &str) -> blueshift::Result<Source> {
+    if model.starts_with("http://") || model.starts_with("https://") { Source::http(model) } else { Source::file(model) }
+}
+
+/// Opens a model's files: siblings of a first shard are found beside it.
+pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
+    let base = model.rfind('/').map_or("", |at| &model[..=at]);
+    let sibling = async |name: &str| source(&format!("{base}{name}"));
+    Ok(pollster::block_on(gguf::open_with(source(model)?, sibling))?)
+}
+
+/// Loads a model with a progress bar on a terminal.
+pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
+    let file = open_file(&args.model)?;
+    let bar = progress_bar();
+    let on_progress = {
+        let bar = bar.clone();
+        move |p: blueshift::model::load::Progress<'_>| {
+            bar.set_length(p.total);
+            bar.set_position(p.bytes);
+        }
+    };
+    let options = LoadOptions {
+        backend: match args.backend {
+            BackendArg::Auto => BackendChoice::Auto,
+            BackendArg::Cpu => BackendChoice::Cpu,
+            BackendArg::Wgpu => BackendChoice::Wgpu,
+        },
+        n_ctx: args.ctx,
+        adapter: args.adapter.clone(),
+        progress: Some(Box::new(on_progress)),
+        ..Default::default()
+    };
+    let engine = pollster::block_on(Engine::load_file(file, options));
+    bar.finish_and_clear();
+    let engine = engine?;
+    if let Some(reason) = &engine.info().fallback_reason {
+        eprintln!("blueshift: running on the CPU: {reason}");
+    }
+    if !engine.info().exact {
+        eprintln!("blueshift: this device does not give the contract's bits; answers may differ from other machines");
+    }
+    Ok(engine)
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    bar.set_style(
+        ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}").expect("a valid template"),
+    );
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}

@@ -1,0 +1,131 @@
+//! `blueshift run`: one prompt, one answer.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use blueshift::chat::Message;
+use blueshift::engine::{Engine, Finish, GenerateOptions};
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use crate::open::{ModelArgs, load};
+
+/// How tokens are drawn.
+#[derive(ClapArgs)]
+pub(crate) struct SamplingArgs {
+    /// Temperature; below 0.01 the likeliest token is taken.
+    #[arg(long = "temp", default_value_t = 0.0)]
+    temperature: f32,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Text that ends the answer; may be given several times.
+    #[arg(long)]
+    stop: Vec<String>,
+    /// Tokens drawn between two reads of the device.
+    #[arg(long, default_value_t = 4)]
+    burst: usize,
+}
+
+impl SamplingArgs {
+    /// The engine's options for up to `max_tokens`.
+    pub(crate) fn options(&self, max_tokens: usize) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens,
+            temperature: self.temperature,
+            seed: self.seed,
+            stop: self.stop.clone(),
+            burst: self.burst,
+            ..Default::default()
+        }
+    }
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The prompt.
+    #[arg(short, long, required_unless_present = "file", conflicts_with = "file")]
+    prompt: Option<String>,
+    /// A file that holds the prompt.
+    #[arg(short, long)]
+    file: Option<std::path::PathBuf>,
+    /// Most tokens drawn.
+    #[arg(short, default_value_t = 256)]
+    n: usize,
+    /// Take the text as it is, without the chat template.
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Print one JSON object instead of the text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// An answer as a whole.
+pub(crate) struct Answer {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) text: String,
+    pub(crate) finish: Finish,
+}
+
+/// Generates to the end; `show` sees the text as it comes.
+pub(crate) fn answer(
+    engine: &mut Engine,
+    prompt: &[u32],
+    options: GenerateOptions,
+    mut show: impl FnMut(&str) -> Result<()>,
+) -> Result<Answer> {
+    let mut generation = engine.start(prompt, options)?;
+    let (mut ids, mut text) = (Vec::new(), String::new());
+    while let Some(piece) = pollster::block_on(engine.next(&mut generation))? {
+        ids.extend(piece.ids);
+        text.push_str(&piece.text);
+        show(&piece.text)?;
+    }
+    let finish = generation.finish().context("the generation has no end")?.clone();
+    Ok(Answer { ids, text, finish })
+}
+
+/// Writes text to the terminal at once.
+pub(crate) fn print_now(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+pub(crate) fn main(args: Args) -> Result<()> {
+    let prompt = match (&args.prompt, &args.file) {
+        (Some(prompt), _) => prompt.clone(),
+        (None, Some(path)) => std::fs::read_to_string(path).with_context(|| path.display().to_string())?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let mut engine = load(&args.model)?;
+    let prompt_ids = if args.raw {
+        engine.raw_prompt(&prompt)
+    } else {
+        engine.chat_prompt(&[Message::user(prompt)]).context("use --raw for models without a chat template")?
+    };
+    let quiet = args.json;
+    let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
+    let answer = answer(&mut engine, &prompt_ids, args.sampling.options(args.n), show)?;
+    if args.json {
+        let info = engine.info();
+        let result = json!({
+            "prompt_ids": prompt_ids,
+            "ids": answer.ids,
+            "text": answer.text,
+            "stop_reason": answer.finish.stop_reason,
+            "backend": info.backend,
+            "adapter": info.adapter,
+            "exact": info.exact,
+            "timings": answer.finish.timings,
+        });
+        println!("{result}");
+    } else {
+        println!();
+    }
+    Ok(())
+}

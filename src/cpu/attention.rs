@@ -1,0 +1,83 @@
+//! Causal attention over the cache: chunks of one page, merged in a fixed order.
+
+use super::kv::LayerCache;
+use crate::numerics::{exact_exp2, exact_recip, from_f16, guard, round_sig};
+use crate::plan::{CHUNKS_PER_GROUP, Heads, PAGE};
+
+/// Softmax over some keys: the maximum score, the sum of exponentials and the weighted values.
+#[derive(Debug, Clone)]
+struct Partial {
+    max: f32,
+    sum: f32,
+    values: Vec<f32>,
+}
+
+/// Attention of one query head `query [head_dim]` at `position` into `out [head_dim]`.
+pub fn attention(query: &[f32], cache: &LayerCache, heads: Heads, kv_head: usize, position: usize, out: &mut [f32]) {
+    let first_key = heads.window.map_or(0, |window| (position + 1).saturating_sub(window));
+    let mut total: Option<Partial> = None;
+    let mut group: Option<Partial> = None;
+    for chunk in first_key / PAGE..=position / PAGE {
+        if chunk % CHUNKS_PER_GROUP == 0 {
+            total = merge(total, group.take());
+        }
+        let visible = first_key.saturating_sub(chunk * PAGE)..(position + 1 - chunk * PAGE).min(PAGE);
+        group = merge(group, Some(attend_chunk(query, cache.page(kv_head, chunk), visible)));
+    }
+    let total = merge(total, group).expect("a row sees at least itself");
+    let scale = exact_recip(total.sum);
+    for (out, value) in out.iter_mut().zip(&total.values) {
+        *out = value * scale;
+    }
+}
+
+/// Softmax over the visible slots of one page.
+fn attend_chunk(query: &[f32], (keys, values): (&[u16], &[u16]), visible: std::ops::Range<usize>) -> Partial {
+    let head_dim = query.len();
+    let mut p = [0.0f32; PAGE];
+    let mut max = f32::NEG_INFINITY;
+    for slot in visible.clone() {
+        p[slot] = score(query, &keys[slot * head_dim..][..head_dim]);
+        max = if p[slot] > max { p[slot] } else { max };
+    }
+    let mut sum = 0.0;
+    let mut weighted = vec![0.0f32; head_dim];
+    for slot in visible {
+        let weight = round_sig(exact_exp2(p[slot] - max), 12);
+        sum += weight;
+        for (acc, v) in weighted.iter_mut().zip(&values[slot * head_dim..][..head_dim]) {
+            // exact: 12 + 11 significant bits
+            *acc += weight * from_f16(*v);
+        }
+    }
+    Partial { max, sum, values: weighted }
+}
+
+/// Dot product of a query rounded to 11 bits with an f16 key: eight partial sums, then adjacent pairs.
+fn score(query: &[f32], key: &[u16]) -> f32 {
+    let mut lanes = [0.0f32; 8];
+    for (q, k) in query.chunks_exact(8).zip(key.chunks_exact(8)) {
+        for j in 0..8 {
+            // exact: 11 + 11 significant bits
+            lanes[j] += q[j] * from_f16(k[j]);
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
+/// Joins two partial results, the earlier one first.
+fn merge(a: Option<Partial>, b: Option<Partial>) -> Option<Partial> {
+    let (mut a, b) = match (a, b) {
+        (Some(a), Some(b)) => (a, b),
+        (a, b) => return a.or(b),
+    };
+    let max = if b.max > a.max { b.max } else { a.max };
+    let (fa, fb) = (exact_exp2(a.max - max), exact_exp2(b.max - max));
+    a.max = max;
+    a.sum = guard(a.sum * fa) + guard(b.sum * fb);
+    for (x, y) in a.values.iter_mut().zip(&b.values) {
+        *x = guard(*x * fa) + guard(*y * fb);
+    }
+    Some(a)
+}

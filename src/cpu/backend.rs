@@ -1,0 +1,400 @@
+//! Interprets a plan on the CPU, one sequence.
+
+use std::sync::Arc;
+
+use super::attention::attention;
+use super::gated_activation::gated_activation;
+use super::kv::LayerCache;
+use super::matmul::{Activations, Residual, matmul};
+use super::matrix::PackedMatrix;
+use super::pool::Pool;
+use super::quantise::Q8Rows;
+use super::rms_norm::rms_norm;
+use super::rope_append::RopeAppend;
+use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First, WeightSink};
+use crate::engine::clock::now_ms;
+use crate::error::{Error, Result};
+use crate::model::weights::WeightDesc;
+use crate::plan::{BufferId, Op, Plan, Shape, WeightId};
+use crate::quant::{PlaneLayout, Planes};
+use crate::sample::draw;
+
+/// Most tokens of one `feed`.
+const MAX_CHUNK: usize = 128;
+
+/// Weights in host memory, indexed by `WeightId`.
+#[derive(Debug, Default)]
+pub struct CpuWeights {
+    matrices: Vec<Option<PackedMatrix>>,
+    vectors: Vec<Option<Vec<f32>>>,
+}
+
+impl CpuWeights {
+    fn grow(&mut self, id: WeightId) -> usize {
+        let at = id.0 as usize;
+        if self.matrices.len() <= at {
+            self.matrices.resize_with(at + 1, || None);
+            self.vectors.resize_with(at + 1, || None);
+        }
+        at
+    }
+
+    /// The matrix `id`, which the loader stored.
+    pub fn matrix(&self, id: WeightId) -> &PackedMatrix {
+        self.matrices[id.0 as usize].as_ref().expect("the loader stored every matrix of the plan")
+    }
+
+    /// The vector `id`, which the loader stored.
+    pub fn vector(&self, id: WeightId) -> &[f32] {
+        self.vectors[id.0 as usize].as_deref().expect("the loader stored every vector of the plan")
+    }
+}
+
+impl WeightSink for CpuWeights {
+    fn allocate(&mut self, id: WeightId, desc: &WeightDesc, layout: &PlaneLayout) -> Result<()> {
+        let at = self.grow(id);
+        self.matrices[at] = Some(PackedMatrix::zeroed(*layout, desc.rows));
+        Ok(())
+    }
+
+    fn write_rows(&mut self, id: WeightId, first_row: usize, n_rows: usize, planes: &Planes) -> Result<()> {
+        let matrix = self.matrices[id.0 as usize].as_mut().expect("allocated before it is written");
+        matrix.write_rows(first_row, n_rows, planes);
+        Ok(())
+    }
+
+    fn write_vector(&mut self, id: WeightId, values: &[f32]) -> Result<()> {
+        let at = self.grow(id);
+        self.vectors[at] = Some(values.to_vec());
+        Ok(())
+    }
+}
+
+/// A buffer of the plan.
+#[derive(Debug)]
+enum Buffer {
+    F32 { width: usize, values: Vec<f32> },
+    Q8 { width: usize, rows: Q8Rows },
+}
+
+impl Buffer {
+    fn new(shape: Shape, n_rows: usize) -> Self {
+        match shape {
+            Shape::F32 { width } => Buffer::F32 { width, values: vec![0.0; width * n_rows] },
+            Shape::Q8 { width } => Buffer::Q8 { width, rows: Q8Rows::zeroed(width, n_rows) },
+        }
+    }
+
+    fn f32(&self) -> &[f32] {
+        match self {
+            Buffer::F32 { values, .. } => values,
+            Buffer::Q8 { .. } => unreachable!("the plan reads f32 here"),
+        }
+    }
+
+    fn f32_mut(&mut self) -> &mut [f32] {
+        match self {
+            Buffer::F32 { values, .. } => values,
+            Buffer::Q8 { .. } => unreachable!("the plan writes f32 here"),
+        }
+    }
+}
+
+/// The plan's buffers for a number of rows.
+#[derive(Debug)]
+struct Buffers {
+    n_rows: usize,
+    all: Vec<Buffer>,
+    /// One f32 value for every value of the widest result: what is computed before it is quantised.
+    scratch: Vec<f32>,
+}
+
+impl Buffers {
+    fn new(plan: &Plan, n_rows: usize) -> Self {
+        let all: Vec<_> = plan.buffers.iter().map(|shape| Buffer::new(*shape, n_rows)).collect();
+        Buffers { n_rows, all, scratch: Vec::new() }
+    }
+
+    fn get(&self, id: BufferId) -> &Buffer {
+        &self.all[id.0 as usize]
+    }
+
+    /// Computes `out` from the other buffers: `fill` writes f32 rows, which are added to, copied to or quantised into `out`.
+    fn produce(&mut self, out: BufferId, accumulate: bool, fill: impl FnOnce(&Self, &mut [f32])) {
+        let width = match self.get(out) {
+            Buffer::F32 { width, .. } | Buffer::Q8 { width, .. } => *width,
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(width * self.n_rows, 0.0);
+        fill(self, &mut scratch);
+        match &mut self.all[out.0 as usize] {
+            Buffer::Q8 { rows, .. } => {
+                for (r, row) in scratch.chunks_exact(width).enumerate() {
+                    rows.quantise_row(r, row);
+                }
+            }
+            Buffer::F32 { values, .. } if accumulate => {
+                for (value, added) in values.iter_mut().zip(&scratch) {
+                    *value += added;
+                }
+            }
+            Buffer::F32 { values, .. } => values.copy_from_slice(&scratch),
+        }
+        self.scratch = scratch;
+    }
+}
+
+/// A model on the CPU.
+pub struct CpuBackend {
+    info: BackendInfo,
+    machine: Machine,
+    /// Buffers of one row: decoding and the head.
+    single: Buffers,
+    /// Buffers of the last chunk's number of rows.
+    chunk: Buffers,
+    /// Whether the last `feed` used `single`.
+    fed_single: bool,
+    last_token: u32,
+}
+
+/// What interpreting an operation needs besides the buffers.
+struct Machine {
+    plan: Arc<Plan>,
+    weights: CpuWeights,
+    /// `[n_ctx, pairs, 2]` by variant.
+    ropes: Vec<Vec<f32>>,
+    cache: Vec<LayerCache>,
+    pool: Pool,
+}
+
+impl CpuBackend {
+    /// A backend with an empty cache for `n_ctx` positions, on every core.
+    pub fn new(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Self::with_threads(plan, weights, n_ctx, threads)
+    }
+
+    /// A backend on a fixed number of threads.
+    pub fn with_threads(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize, threads: usize) -> Self {
+        let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
+        let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
+        let pool = Pool::new(threads);
+        let adapter = format!("{} threads, {}", pool.threads(), "scalar");
+        CpuBackend {
+            info: BackendInfo { backend: "cpu", adapter },
+            single: Buffers::new(&plan, 1),
+            chunk: Buffers::new(&plan, 1),
+            fed_single: true,
+            last_token: 0,
+            machine: Machine { plan, weights, ropes, cache, pool },
+        }
+    }
+
+    /// Bytes a second that all threads together read from memory: the best of several passes over 256 MB.
+    pub fn measure_bandwidth(&self) -> f64 {
+        const WORDS: usize = 32 << 20;
+        let pool = &self.machine.pool;
+        let mut data = vec![1u64; WORDS];
+        let chunk = WORDS.div_ceil(pool.threads());
+        let pass = |data: &mut [u64]| {
+            let start = now_ms();
+            pool.for_chunks(data, chunk, |_, part| {
+                let mut lanes = [0u64; 16];
+                for words in part.chunks_exact(16) {
+                    for (lane, word) in lanes.iter_mut().zip(words) {
+                        *lane = lane.wrapping_add(*word);
+                    }
+                }
+                std::hint::black_box(lanes);
+            });
+            now_ms() - start
+        };
+        let best = (0..6).map(|_| pass(&mut data)).fold(f64::INFINITY, f64::min);
+        (WORDS * 8) as f64 / best * 1e3
+    }
+
+    fn feed_now(&mut self, tokens: &[u32], position: usize) -> Result<()> {
+        let plan = self.machine.plan.clone();
+        if let Some(&id) = tokens.iter().find(|id| **id as usize >= plan.n_vocab) {
+            return Err(Error::BadToken { id, n_vocab: plan.n_vocab });
+        }
+        self.fed_single = tokens.len() == 1;
+        let buffers = if self.fed_single { &mut self.single } else { &mut self.chunk };
+        if buffers.n_rows != tokens.len() {
+            *buffers = Buffers::new(&plan, tokens.len());
+        }
+        self.machine.run(&plan.body, buffers, tokens, position);
+        Ok(())
+    }
+
+    fn head_now(&mut self, row: usize) {
+        let plan = self.machine.plan.clone();
+        if !self.fed_single {
+            let hidden = self.single.all[plan.hidden.0 as usize].f32_mut();
+            let width = hidden.len();
+            hidden.copy_from_slice(&self.chunk.get(plan.hidden).f32()[row * width..][..width]);
+        }
+        self.machine.run(&plan.head, &mut self.single, &[], 0);
+    }
+
+    fn logits(&self) -> &[f32] {
+        self.single.get(self.machine.plan.logits).f32()
+    }
+
+    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+        let mut ids = Vec::with_capacity(burst.steps);
+        let mut position = burst.position;
+        let mut next = match burst.first {
+            First::FromLogits => None,
+            First::FromState => Some(self.last_token),
+            First::Token(id) => Some(id),
+        };
+        while ids.len() < burst.steps {
+            if let Some(id) = next {
+                self.feed_now(&[id], position)?;
+                self.head_now(0);
+                position += 1;
+            }
+            let id = draw(self.logits(), burst.sampling, position as u32);
+            ids.push(id);
+            next = Some(id);
+            self.last_token = id;
+            if burst.stop_ids.contains(&id) {
+                break;
+            }
+        }
+        Ok(ids)
+    }
+}
+
+impl Machine {
+    fn run(&mut self, ops: &[Op], buffers: &mut Buffers, tokens: &[u32], position: usize) {
+        for op in ops {
+            self.step(op, buffers, tokens, position);
+        }
+    }
+
+    fn step(&mut self, op: &Op, buffers: &mut Buffers, tokens: &[u32], position: usize) {
+        match *op {
+            Op::Embed { weight, out, scale } => self.embed(buffers, weight, out, scale, tokens),
+            Op::RmsNorm { x, weight, out, eps, accumulate } => {
+                let weight = self.weights.vector(weight);
+                buffers.produce(out, accumulate, |buffers, out| {
+                    let rows = buffers.get(x).f32().chunks_exact(weight.len());
+                    for (x, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
+                        rms_norm(x, weight, eps, out);
+                    }
+                });
+            }
+            Op::MatMul { weight, x, out, out_offset, accumulate } => {
+                self.matmul(buffers, weight, x, out, out_offset, accumulate)
+            }
+            Op::RopeAppend { .. } => self.rope_append(op, buffers, position),
+            Op::Attention { qkv, out, heads, layer } => {
+                let (cache, pool) = (&self.cache[layer], &self.pool);
+                let (row_width, group) =
+                    ((heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim, heads.n_heads / heads.n_kv_heads);
+                buffers.produce(out, false, |buffers, out| {
+                    let qkv = buffers.get(qkv).f32();
+                    pool.for_chunks(out, heads.head_dim, |i, out| {
+                        let (row, head) = (i / heads.n_heads, i % heads.n_heads);
+                        let query = &qkv[row * row_width + head * heads.head_dim..][..heads.head_dim];
+                        attention(query, cache, heads, head / group, position + row, out);
+                    });
+                });
+            }
+            Op::GatedActivation { gate_up, out, activation } => buffers.produce(out, false, |buffers, out| {
+                let gate_up = buffers.get(gate_up).f32();
+                let width = gate_up.len() / buffers.n_rows;
+                for (gate_up, out) in gate_up.chunks_exact(width).zip(out.chunks_exact_mut(width / 2)) {
+                    gated_activation(gate_up, activation, out);
+                }
+            }),
+            // The CPU draws on the host: `burst_now`.
+            Op::Sample { .. } => {}
+        }
+    }
+
+    fn embed(&self, buffers: &mut Buffers, weight: WeightId, out: BufferId, scale: f32, tokens: &[u32]) {
+        let matrix = self.weights.matrix(weight);
+        buffers.produce(out, false, |_, out| {
+            for (token, out) in tokens.iter().zip(out.chunks_exact_mut(matrix.layout().k)) {
+                matrix.dequantise_row(*token as usize, out);
+                if scale != 1.0 {
+                    out.iter_mut().for_each(|x| *x *= scale);
+                }
+            }
+        });
+    }
+
+    fn matmul(
+        &self,
+        buffers: &mut Buffers,
+        weight: WeightId,
+        x: BufferId,
+        out: BufferId,
+        out_offset: usize,
+        accumulate: bool,
+    ) {
+        let mut target = std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
+        let stride = target.f32().len() / buffers.n_rows;
+        let x = match buffers.get(x) {
+            Buffer::Q8 { rows, .. } => Activations::Q8(rows),
+            Buffer::F32 { values, .. } => Activations::F32(values),
+        };
+        let residual = if accumulate { Residual::Out } else { Residual::None };
+        matmul(self.weights.matrix(weight), x, residual, target.f32_mut(), stride, out_offset, &self.pool);
+        buffers.all[out.0 as usize] = target;
+    }
+
+    fn rope_append(&mut self, op: &Op, buffers: &mut Buffers, position: usize) {
+        let &Op::RopeAppend { qkv, q_norm, k_norm, eps, rope, kind, heads, q_scale, layer } = op else { return };
+        let rope_append = RopeAppend {
+            heads,
+            q_norm: q_norm.map(|id| self.weights.vector(id)),
+            k_norm: k_norm.map(|id| self.weights.vector(id)),
+            eps,
+            kind,
+            table: &self.ropes[rope],
+            n_pairs: self.plan.ropes[rope].frequencies.len(),
+            q_scale,
+        };
+        let n_rows = buffers.n_rows;
+        let rows = buffers.all[qkv.0 as usize].f32_mut();
+        let width = rows.len() / n_rows;
+        for (r, row) in rows.chunks_exact_mut(width).enumerate() {
+            rope_append.row(row, position + r, &mut self.cache[layer]);
+        }
+    }
+}
+
+impl Backend for CpuBackend {
+    fn info(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn max_chunk(&self) -> usize {
+        MAX_CHUNK
+    }
+
+    async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
+        self.feed_now(tokens, position)
+    }
+
+    async fn head(&mut self, row: usize) -> Result<()> {
+        self.head_now(row);
+        Ok(())
+    }
+
+    async fn read_logits(&mut self) -> Result<Vec<f32>> {
+        Ok(self.logits().to_vec())
+    }
+
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+        self.burst_now(burst)
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}

@@ -1,0 +1,149 @@
+//! From a source of bytes to a running engine.
+
+use std::sync::Arc;
+
+use super::any_backend::AnyBackend;
+use super::backend::Backend;
+use super::{Engine, Info};
+use crate::chat::ChatTemplate;
+use crate::cpu::backend::{CpuBackend, CpuWeights};
+use crate::error::{Error, Result};
+use crate::gguf::{self, GgufFile, Source};
+use crate::gpu::{Gpu, GpuBackend, GpuWeights, selftest};
+use crate::model::Model;
+use crate::model::load::{CancelToken, Progress, load_weights};
+use crate::plan::{Op, Plan};
+use crate::tokenizer::Tokenizer;
+
+/// Where to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BackendChoice {
+    /// The GPU where there is one that passes the self-test, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU; an error where there is none.
+    Wgpu,
+}
+
+/// How to load a model.
+#[derive(Default)]
+pub struct LoadOptions {
+    /// Where to compute.
+    pub backend: BackendChoice,
+    /// Tokens the cache holds; by default what the model was trained on, at most 4,096.
+    pub n_ctx: Option<usize>,
+    /// Picks the adapter whose name contains this text.
+    pub adapter: Option<String>,
+    /// Called as tensors arrive.
+    pub progress: Option<Box<dyn FnMut(Progress<'_>)>>,
+    /// Cancels the load.
+    pub cancel: CancelToken,
+}
+
+/// Context size where none is asked for.
+const DEFAULT_N_CTX: usize = 4096;
+
+impl Engine {
+    /// Loads the model in `source`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file, the device or the options; see [`Error`].
+    pub async fn load(source: Source, options: LoadOptions) -> Result<Engine> {
+        Self::load_file(gguf::open(source).await?, options).await
+    }
+
+    /// Loads a model from a file that is open already.
+    pub async fn load_file(file: GgufFile, mut options: LoadOptions) -> Result<Engine> {
+        let model = Model::open(&file).await?;
+        let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
+        let template = ChatTemplate::from_metadata(&file.header.metadata)?;
+        let n_ctx = context_size(&model, options.n_ctx)?;
+        let device = choose_device(&options).await?;
+        let mut progress = options.progress.take().unwrap_or_else(|| Box::new(|_| {}));
+        let plan = Arc::new(model.plan.clone());
+        let backend = match &device.gpu {
+            None => {
+                let mut weights = CpuWeights::default();
+                load_weights(&file, &model.weights, &mut weights, &mut *progress, &options.cancel).await?;
+                AnyBackend::Cpu(CpuBackend::new(plan, weights, n_ctx))
+            }
+            Some(gpu) => {
+                let mut weights = GpuWeights::new(gpu);
+                load_weights(&file, &model.weights, &mut weights, &mut *progress, &options.cancel).await?;
+                AnyBackend::Gpu(Box::new(GpuBackend::new(gpu, plan, weights, n_ctx).await?))
+            }
+        };
+        let info = Info {
+            name: model_name(&file),
+            architecture: model.config.architecture.clone(),
+            parameters: file.header.tensors().iter().map(|t| t.rows() as u64 * t.row_len() as u64).sum(),
+            weight_bytes: model.weights.file_bytes(),
+            bytes_per_token: bytes_per_token(&model),
+            backend: backend.info().backend.into(),
+            adapter: backend.info().adapter.clone(),
+            exact: device.exact,
+            fallback_reason: device.fallback_reason,
+            n_ctx,
+            n_vocab: model.plan.n_vocab,
+        };
+        Ok(Engine { model, tokenizer, template, backend, info, cached: Vec::new() })
+    }
+}
+
+struct Device {
+    gpu: Option<Gpu>,
+    exact: bool,
+    fallback_reason: Option<String>,
+}
+
+impl Device {
+    fn cpu(fallback_reason: Option<String>) -> Self {
+        Device { gpu: None, exact: true, fallback_reason }
+    }
+}
+
+/// Opens and tests the GPU as the options ask.
+async fn choose_device(options: &LoadOptions) -> Result<Device> {
+    if options.backend == BackendChoice::Cpu {
+        return Ok(Device::cpu(None));
+    }
+    match tested_gpu(options.adapter.as_deref()).await {
+        Ok((gpu, exact)) => Ok(Device { gpu: Some(gpu), exact, fallback_reason: None }),
+        Err(error) if options.backend == BackendChoice::Auto => Ok(Device::cpu(Some(error.to_string()))),
+        Err(error) => Err(error),
+    }
+}
+
+async fn tested_gpu(adapter: Option<&str>) -> Result<(Gpu, bool)> {
+    let gpu = Gpu::open(adapter).await?;
+    let exact = selftest::run(&gpu).await?.exact;
+    Ok((gpu, exact))
+}
+
+fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
+    let trained = model.config.n_ctx_train;
+    match asked {
+        None => Ok(trained.min(DEFAULT_N_CTX)),
+        Some(n) if n >= 1 && n <= trained => Ok(n),
+        Some(n) => Err(Error::ContextFull { needed: n, limit: trained }),
+    }
+}
+
+fn model_name(file: &GgufFile) -> String {
+    match file.header.metadata.opt_str("general.name") {
+        Ok(Some(name)) => name.to_string(),
+        _ => file.sources[0].name().to_string(),
+    }
+}
+
+/// Bytes of the matrices that a step reads whole, in the file's formats.
+fn bytes_per_token(model: &Model) -> u64 {
+    let Plan { body, head, .. } = &model.plan;
+    let read = |op: &Op| match op {
+        Op::MatMul { weight, .. } => model.weights.desc(*weight).tensors.iter().map(|t| t.bytes).sum(),
+        _ => 0,
+    };
+    body.iter().chain(head).map(read).sum()
+}

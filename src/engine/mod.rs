@@ -1,0 +1,161 @@
+//! Sequences on a backend: prompts in, token streams out.
+//!
+//! ```no_run
+//! # async fn run() -> blueshift::Result<()> {
+//! use blueshift::engine::{Engine, GenerateOptions, LoadOptions};
+//! let source = blueshift::gguf::Source::file("model.gguf")?;
+//! let mut engine = Engine::load(source, LoadOptions::default()).await?;
+//! let prompt = engine.raw_prompt("The capital of France is");
+//! let mut generation = engine.start(&prompt, GenerateOptions { max_tokens: 16, ..Default::default() })?;
+//! while let Some(piece) = engine.next(&mut generation).await? {
+//!     print!("{}", piece.text);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod any_backend;
+pub mod backend;
+pub(crate) mod clock;
+mod floor;
+mod generate;
+mod load;
+mod stop;
+
+pub use floor::Floor;
+pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
+pub use load::{BackendChoice, LoadOptions};
+
+use any_backend::AnyBackend;
+use backend::{Backend, Counters};
+
+use crate::chat::{ChatTemplate, Message, RenderOptions};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::tokenizer::Tokenizer;
+
+/// What is loaded, and where it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Info {
+    /// `general.name` of the file, or the name of its source.
+    pub name: String,
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Weights.
+    pub parameters: u64,
+    /// Bytes of the weights in the file.
+    pub weight_bytes: u64,
+    /// Bytes of weights one decoded token reads.
+    pub bytes_per_token: u64,
+    /// `cpu` or `wgpu`.
+    pub backend: String,
+    /// The adapter's name, or the processor's instruction set.
+    pub adapter: String,
+    /// Whether the self-test found the contract's bits.
+    pub exact: bool,
+    /// Why the GPU is not used although it was not excluded.
+    pub fallback_reason: Option<String>,
+    /// Tokens that fit the cache.
+    pub n_ctx: usize,
+    /// Vocabulary size.
+    pub n_vocab: usize,
+}
+
+/// A loaded model with one sequence.
+pub struct Engine {
+    model: Model,
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    backend: AnyBackend,
+    info: Info,
+    /// Tokens whose keys and values are in the cache, first position first.
+    cached: Vec<u32>,
+}
+
+impl Engine {
+    /// What is loaded.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The model's configuration and plan.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Submits, dispatches, maps and bytes since the model was loaded.
+    pub fn counters(&self) -> Counters {
+        self.backend.counters()
+    }
+
+    /// Whether the file has a chat template.
+    pub fn has_chat_template(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// Token ids of a conversation, rendered by the file's own template, ready for the assistant's answer.
+    ///
+    /// # Errors
+    /// [`Error::Template`] where the file has no template or it refuses the messages.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
+        let template = self.template.as_ref().ok_or_else(|| Error::Template {
+            reason: "the file has none; use a raw prompt".into(),
+        })?;
+        let text = template.render(messages, &RenderOptions::default())?;
+        Ok(self.tokenizer.encode(&text, true))
+    }
+
+    /// Token ids of a text as it is: special tokens parsed, BOS and EOS added as the model says.
+    pub fn raw_prompt(&self, text: &str) -> Vec<u32> {
+        self.tokenizer.encode_prompt(text)
+    }
+
+    /// Forgets every token in the cache.
+    pub fn clear(&mut self) {
+        self.cached.clear();
+    }
+
+    fn check_tokens(&self, ids: &[u32]) -> Result<()> {
+        let n_vocab = self.info.n_vocab;
+        if let Some(&id) = ids.iter().find(|id| **id as usize >= n_vocab) {
+            return Err(Error::BadToken { id, n_vocab });
+        }
+        if ids.is_empty() {
+            return Err(Error::BadOption { option: "prompt", found: "empty".into(), expected: "at least one token" });
+        }
+        if ids.len() > self.info.n_ctx {
+            return Err(Error::ContextFull { needed: ids.len(), limit: self.info.n_ctx });
+        }
+        Ok(())
+    }
+
+    /// Logits after `ids`, computed from an empty cache in chunks of `chunk` tokens (0: the backend's choice).
+    ///
+    /// Returns `[rows, n_vocab]`: every row where `all` is set, else the last. Reads the logits of each row back.
+    pub async fn logits(&mut self, ids: &[u32], chunk: usize, all: bool) -> Result<Vec<f32>> {
+        self.check_tokens(ids)?;
+        self.clear();
+        let mut rows = Vec::new();
+        for part in ids.chunks(self.chunk_len(chunk)) {
+            self.backend.feed(part, self.cached.len()).await?;
+            self.cached.extend(part);
+            let last = self.cached.len() == ids.len();
+            let wanted = if all { 0..part.len() } else { part.len() - 1..part.len() - 1 + usize::from(last) };
+            for row in wanted {
+                self.backend.head(row).await?;
+                rows.extend(self.backend.read_logits().await?);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn chunk_len(&self, asked: usize) -> usize {
+        let most = self.backend.max_chunk();
+        if asked == 0 { most } else { asked.min(most) }
+    }
+}

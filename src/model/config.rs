@@ -1,0 +1,161 @@
+//! Hyper-parameters, read from the metadata and checked.
+
+use crate::error::{Error, Result};
+use crate::gguf::{Header, Metadata};
+use crate::plan::RopeTable;
+
+/// Hyper-parameters common to the supported architectures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Layers.
+    pub n_layers: usize,
+    /// Width of the hidden state.
+    pub d: usize,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key/value heads.
+    pub n_kv_heads: usize,
+    /// Values a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward part.
+    pub n_ffn: usize,
+    /// Tokens.
+    pub n_vocab: usize,
+    /// Positions the model was trained on.
+    pub n_ctx_train: usize,
+    /// Epsilon of the RMS norms.
+    pub eps: f32,
+    /// RoPE's base.
+    pub rope_theta: f64,
+    /// Rotated values a head.
+    pub n_rot: usize,
+    /// Divisor of all RoPE frequencies (linear scaling); 1 where there is none.
+    pub rope_factor: f64,
+    /// Sliding window in tokens, where the architecture has one.
+    pub window: Option<usize>,
+}
+
+/// Upper bounds that keep a damaged file from asking for absurd sizes.
+const MAX_LAYERS: usize = 1024;
+const MAX_WIDTH: usize = 1 << 20;
+
+impl Config {
+    /// Reads and checks the hyper-parameters of `header`.
+    pub fn from_header(header: &Header) -> Result<Self> {
+        let meta = &header.metadata;
+        let architecture = meta.str("general.architecture")?.to_string();
+        let keys = Keys { meta, architecture: &architecture };
+        let d = keys.width("embedding_length")?;
+        let n_heads = keys.bounded("attention.head_count", 1..=MAX_WIDTH)?;
+        let n_kv_heads = keys.opt("attention.head_count_kv")?.unwrap_or(n_heads);
+        let head_dim = keys.opt("attention.key_length")?.unwrap_or(d / n_heads);
+        let config = Config {
+            n_layers: keys.bounded("block_count", 1..=MAX_LAYERS)?,
+            d,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            n_ffn: keys.width("feed_forward_length")?,
+            n_vocab: header.require("token_embd.weight")?.rows(),
+            n_ctx_train: keys.bounded("context_length", 1..=1 << 30)?,
+            eps: meta.f32(&keys.name("attention.layer_norm_rms_epsilon"))?,
+            rope_theta: meta.opt_f32(&keys.name("rope.freq_base"))?.unwrap_or(10_000.0) as f64,
+            n_rot: keys.opt("rope.dimension_count")?.unwrap_or(head_dim),
+            rope_factor: keys.rope_factor()?,
+            window: keys.opt("attention.sliding_window")?.filter(|w| *w > 0),
+            architecture: architecture.clone(),
+        };
+        config.check(&keys)?;
+        Ok(config)
+    }
+
+    fn check(&self, keys: &Keys<'_>) -> Result<()> {
+        let bad = |key: &str, found: String, expected: &str| {
+            Err(Error::BadValue { key: keys.name(key), found, expected: expected.into() })
+        };
+        if self.n_kv_heads == 0 || self.n_heads % self.n_kv_heads != 0 {
+            return bad("attention.head_count_kv", self.n_kv_heads.to_string(), "a divisor of the head count");
+        }
+        if self.head_dim == 0 || self.head_dim % 8 != 0 || self.head_dim > 256 {
+            return bad("attention.key_length", self.head_dim.to_string(), "a multiple of 8 up to 256");
+        }
+        if let Some(v) = keys.opt("attention.value_length")?
+            && v != self.head_dim
+        {
+            return bad("attention.value_length", v.to_string(), "the key length");
+        }
+        if self.n_rot % 2 != 0 || self.n_rot > self.head_dim {
+            return bad("rope.dimension_count", self.n_rot.to_string(), "an even number up to the head size");
+        }
+        if !(self.eps.is_finite() && self.eps > 0.0) {
+            return bad("attention.layer_norm_rms_epsilon", self.eps.to_string(), "a positive number");
+        }
+        if !(self.rope_theta.is_finite() && self.rope_theta > 1.0) {
+            return bad("rope.freq_base", self.rope_theta.to_string(), "a number above 1");
+        }
+        Ok(())
+    }
+
+    /// RoPE frequencies for a base, each divided by `rope_factor` and by its entry in `divisors`, if any.
+    ///
+    /// `theta^(-2i / n_rot)`: Su et al., RoFormer (2021), equation 15.
+    pub fn rope_table(&self, theta: f64, factor: f64, divisors: Option<&[f32]>) -> RopeTable {
+        let frequencies = (0..self.n_rot / 2)
+            .map(|i| {
+                let divisor = divisors.map_or(1.0, |d| d[i] as f64);
+                libm::pow(theta, -2.0 * i as f64 / self.n_rot as f64) / divisor / factor
+            })
+            .collect();
+        RopeTable { frequencies, magnitude: 1.0 }
+    }
+}
+
+/// Keys below the architecture's prefix.
+struct Keys<'a> {
+    meta: &'a Metadata,
+    architecture: &'a str,
+}
+
+impl Keys<'_> {
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    fn opt(&self, key: &str) -> Result<Option<usize>> {
+        self.meta.opt_usize(&self.name(key))
+    }
+
+    fn bounded(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize> {
+        let name = self.name(key);
+        let value = self.meta.usize(&name)?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        Err(Error::BadValue { key: name, found: value.to_string(), expected })
+    }
+
+    /// A width: a multiple of 32.
+    fn width(&self, key: &str) -> Result<usize> {
+        let value = self.bounded(key, 32..=MAX_WIDTH)?;
+        if value % 32 == 0 {
+            return Ok(value);
+        }
+        Err(Error::BadValue { key: self.name(key), found: value.to_string(), expected: "a multiple of 32".into() })
+    }
+
+    /// The divisor of linear RoPE scaling.
+    fn rope_factor(&self) -> Result<f64> {
+        let kind = self.name("rope.scaling.type");
+        let factor = self.meta.opt_f32(&self.name("rope.scaling.factor"))?;
+        match self.meta.opt_str(&kind)? {
+            None | Some("none") => Ok(1.0),
+            Some("linear") => Ok(factor.filter(|f| *f > 0.0).unwrap_or(1.0) as f64),
+            Some(other) => {
+                Err(Error::BadValue { key: kind, found: format!("{other:?}"), expected: "\"none\" or \"linear\"".into() })
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Builds a plan: architectures call these in the order of their paper.
+
+use super::memory::assign_buffers;
+use super::op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
+use super::{KvShape, Plan, RopeTable};
+use crate::model::weights::{WeightDesc, Weights};
+
+/// An activation in the forms its readers need: quantised for quantised weights, f32 for float weights.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand {
+    q8: Option<BufferId>,
+    f32: Option<BufferId>,
+}
+
+/// How a layer's queries and keys are prepared for attention.
+#[derive(Debug, Clone, Copy)]
+pub struct QkPrep {
+    /// Per-head norm of the query.
+    pub q_norm: Option<WeightId>,
+    /// Per-head norm of the key.
+    pub k_norm: Option<WeightId>,
+    /// Epsilon of the norms.
+    pub eps: f32,
+    /// Index of the RoPE variant.
+    pub rope: usize,
+    /// Which elements are paired.
+    pub kind: RopeKind,
+    /// Softmax scale, usually `head_dim^-0.5`.
+    pub scale: f64,
+}
+
+/// Collects operations and buffers.
+pub struct PlanBuilder<'a> {
+    weights: &'a Weights,
+    ops: Vec<Op>,
+    buffers: Vec<Shape>,
+    ropes: Vec<RopeTable>,
+    layers: Vec<KvShape>,
+}
+
+impl<'a> PlanBuilder<'a> {
+    /// An empty plan over `weights`.
+    pub fn new(weights: &'a Weights) -> Self {
+        PlanBuilder { weights, ops: Vec::new(), buffers: Vec::new(), ropes: Vec::new(), layers: Vec::new() }
+    }
+
+    fn buffer(&mut self, shape: Shape) -> BufferId {
+        self.buffers.push(shape);
+        BufferId(self.buffers.len() as u32 - 1)
+    }
+
+    fn f32(&mut self, width: usize) -> BufferId {
+        self.buffer(Shape::F32 { width })
+    }
+
+    fn desc(&self, id: WeightId) -> &'a WeightDesc {
+        self.weights.desc(id)
+    }
+
+    /// Registers a RoPE variant and returns its index.
+    pub fn rope(&mut self, table: RopeTable) -> usize {
+        self.ropes.push(table);
+        self.ropes.len() - 1
+    }
+
+    /// The rows of the token embedding, times `scale`.
+    pub fn embed(&mut self, weight: WeightId, scale: f32) -> BufferId {
+        let out = self.f32(self.desc(weight).k);
+        self.ops.push(Op::Embed { weight, out, scale });
+        out
+    }
+
+    /// Makes the forms of an activation that `readers` need; `emit` writes one form.
+    fn operand(
+        &mut self,
+        width: usize,
+        readers: &[WeightId],
+        mut emit: impl FnMut(&mut Vec<Op>, BufferId),
+    ) -> Operand {
+        let quantised = readers.iter().any(|w| self.desc(*w).kind.is_quantised());
+        let float = readers.iter().any(|w| !self.desc(*w).kind.is_quantised());
+        let q8 = quantised.then(|| self.buffer(Shape::Q8 { width }));
+        let f32 = float.then(|| self.f32(width));
+        for out in [q8, f32].into_iter().flatten() {
+            emit(&mut self.ops, out);
+        }
+        Operand { q8, f32 }
+    }
+
+    /// RMS norm of `x` for the matrices in `readers`.
+    pub fn rms_norm(&mut self, x: BufferId, weight: WeightId, eps: f32, readers: &[WeightId]) -> Operand {
+        let width = self.desc(weight).k;
+        self.operand(width, readers, |ops, out| ops.push(Op::RmsNorm { x, weight, out, eps, accumulate: false }))
+    }
+
+    /// `residual += rms_norm(x)`.
+    pub fn rms_norm_add(&mut self, x: BufferId, weight: WeightId, eps: f32, residual: BufferId) {
+        self.ops.push(Op::RmsNorm { x, weight, out: residual, eps, accumulate: true });
+    }
+
+    fn push_matmul(&mut self, weight: WeightId, x: Operand, out: BufferId, out_offset: usize, accumulate: bool) {
+        let form = if self.desc(weight).kind.is_quantised() { x.q8 } else { x.f32 };
+        let x = form.expect("the operand was made for this reader");
+        self.ops.push(Op::MatMul { weight, x, out, out_offset, accumulate });
+    }
+
+    /// The products of all `weights` with `x`, side by side.
+    pub fn matmul(&mut self, weights: &[WeightId], x: Operand) -> BufferId {
+        let out = self.f32(weights.iter().map(|w| self.desc(*w).rows).sum());
+        let mut offset = 0;
+        for &weight in weights {
+            self.push_matmul(weight, x, out, offset, false);
+            offset += self.desc(weight).rows;
+        }
+        out
+    }
+
+    /// `residual += weight · x`.
+    pub fn matmul_add(&mut self, weight: WeightId, x: Operand, residual: BufferId) {
+        self.push_matmul(weight, x, residual, 0, true);
+    }
+
+    /// Causal attention of a new layer over `qkv`, for the output projections in `readers`.
+    pub fn attention(&mut self, qkv: BufferId, heads: Heads, prep: QkPrep, readers: &[WeightId]) -> Operand {
+        let layer = self.layers.len();
+        self.layers.push(KvShape { n_kv_heads: heads.n_kv_heads, head_dim: heads.head_dim });
+        self.ops.push(Op::RopeAppend {
+            qkv,
+            q_norm: prep.q_norm,
+            k_norm: prep.k_norm,
+            eps: prep.eps,
+            rope: prep.rope,
+            kind: prep.kind,
+            heads,
+            q_scale: (prep.scale * std::f64::consts::LOG2_E) as f32,
+            layer,
+        });
+        self.operand(heads.n_heads * heads.head_dim, readers, |ops, out| {
+            ops.push(Op::Attention { qkv, out, heads, layer });
+        })
+    }
+
+    /// `activation(gate) * up`, for the down projections in `readers`.
+    pub fn gated_activation(&mut self, gate_up: BufferId, activation: Activation, readers: &[WeightId]) -> Operand {
+        let Shape::F32 { width } = self.buffers[gate_up.0 as usize] else {
+            unreachable!("products are f32");
+        };
+        self.operand(width / 2, readers, |ops, out| ops.push(Op::GatedActivation { gate_up, out, activation }))
+    }
+
+    /// Ends the body at `hidden` and adds the head and the sampler.
+    pub fn finish(mut self, hidden: BufferId, norm: WeightId, eps: f32, head: WeightId) -> Plan {
+        let body_len = self.ops.len();
+        let x = self.rms_norm(hidden, norm, eps, &[head]);
+        let logits = self.matmul(&[head], x);
+        let head_ops = self.ops.split_off(body_len);
+        let n_vocab = self.desc(head).rows;
+        let plan = Plan {
+            body: self.ops,
+            head: head_ops,
+            sample: vec![Op::Sample { logits }],
+            buffers: self.buffers,
+            hidden,
+            logits,
+            ropes: self.ropes,
+            layers: self.layers,
+            n_vocab,
+        };
+        assign_buffers(plan)
+    }
+}

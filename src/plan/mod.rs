@@ -1,0 +1,83 @@
+//! A model's decode step as data: operations over numbered buffers, built once and interpreted by every backend.
+
+pub mod builder;
+mod memory;
+pub mod op;
+
+pub use builder::PlanBuilder;
+pub use op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
+
+/// Positions a KV page holds; also the keys of one attention chunk.
+pub const PAGE: usize = 64;
+/// Attention chunks merged one after another before their group joins the total.
+pub const CHUNKS_PER_GROUP: usize = 32;
+
+/// Rotation angles of one RoPE variant: the angle of pair `i` at position `p` is `p * frequencies[i]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RopeTable {
+    /// Radians a position, one a pair; half as many as rotated values a head.
+    pub frequencies: Vec<f64>,
+    /// Multiplier of both sine and cosine.
+    pub magnitude: f64,
+}
+
+impl RopeTable {
+    /// `[cos, sin]` pairs of `n_positions` positions, `[n_positions, pairs, 2]`, computed in f64 and rounded.
+    pub fn values(&self, n_positions: usize) -> Vec<f32> {
+        let mut out = Vec::with_capacity(n_positions * self.frequencies.len() * 2);
+        for position in 0..n_positions {
+            for frequency in &self.frequencies {
+                let angle = position as f64 * frequency;
+                out.push((libm::cos(angle) * self.magnitude) as f32);
+                out.push((libm::sin(angle) * self.magnitude) as f32);
+            }
+        }
+        out
+    }
+}
+
+/// A layer's cache geometry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvShape {
+    /// Key/value heads.
+    pub n_kv_heads: usize,
+    /// Values a head.
+    pub head_dim: usize,
+}
+
+impl KvShape {
+    /// f16 values of one page, of keys or of values.
+    pub fn page_len(&self) -> usize {
+        self.n_kv_heads * self.head_dim * PAGE
+    }
+}
+
+/// A model's step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Token ids to hidden states, every row.
+    pub body: Vec<Op>,
+    /// Hidden state to logits, one row: reads `hidden`, writes `logits`.
+    pub head: Vec<Op>,
+    /// Logits to the next token and the advanced state, one row.
+    pub sample: Vec<Op>,
+    /// What each buffer holds a row, indexed by `BufferId`.
+    pub buffers: Vec<Shape>,
+    /// Output of `body`, `[rows, d]`.
+    pub hidden: BufferId,
+    /// Output of `head`, `[1, n_vocab]`.
+    pub logits: BufferId,
+    /// RoPE variants.
+    pub ropes: Vec<RopeTable>,
+    /// Cache geometry by layer.
+    pub layers: Vec<KvShape>,
+    /// Vocabulary size.
+    pub n_vocab: usize,
+}
+
+impl Plan {
+    /// The shape of a buffer.
+    pub fn shape(&self, id: BufferId) -> Shape {
+        self.buffers[id.0 as usize]
+    }
+}

@@ -1,0 +1,139 @@
+//! The shapes that cross the border as JSON; names are JavaScript's.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use wasm_bindgen::JsValue;
+
+use crate::chat::Message;
+use crate::engine::{self, BackendChoice, GenerateOptions};
+use crate::error::Error;
+
+use super::error::to_js;
+
+/// Reads options written by the package's worker.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsValue> {
+    let bad = |e: serde_json::Error| Error::BadOption {
+        option: "options",
+        found: e.to_string(),
+        expected: "the JSON that the package writes",
+    };
+    serde_json::from_str(text).map_err(|e| to_js(bad(e)))
+}
+
+/// Writes a result; these shapes have text keys and finite numbers only, which always can be written.
+pub(super) fn write(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Load {
+    pub(super) backend: Backend,
+    pub(super) context_length: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Backend {
+    Auto,
+    Cpu,
+    Wgpu,
+}
+
+impl From<Backend> for BackendChoice {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Auto => Self::Auto,
+            Backend::Cpu => Self::Cpu,
+            Backend::Wgpu => Self::Wgpu,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Prompt {
+    Chat { messages: Vec<Message> },
+    Raw { text: String },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Generate {
+    max_tokens: usize,
+    temperature: f32,
+    seed: u64,
+    stop: Vec<String>,
+}
+
+impl From<Generate> for GenerateOptions {
+    fn from(o: Generate) -> Self {
+        Self { max_tokens: o.max_tokens, temperature: o.temperature, seed: o.seed, stop: o.stop, ..Self::default() }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Info {
+    name: String,
+    architecture: String,
+    parameters: u64,
+    backend: String,
+    adapter: String,
+    exact: bool,
+    context_length: usize,
+    vocabulary_size: usize,
+    fallback_reason: Option<String>,
+}
+
+impl From<&engine::Info> for Info {
+    fn from(info: &engine::Info) -> Self {
+        Self {
+            name: info.name.clone(),
+            architecture: info.architecture.clone(),
+            parameters: info.parameters,
+            backend: info.backend.clone(),
+            adapter: info.adapter.clone(),
+            exact: info.exact,
+            context_length: info.n_ctx,
+            vocabulary_size: info.n_vocab,
+            fallback_reason: info.fallback_reason.clone(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Piece<'a> {
+    pub(super) ids: &'a [u32],
+    pub(super) text: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finish {
+    stop_reason: String,
+    timings: Timings,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Timings {
+    prompt_tokens: usize,
+    prefill_ms: f64,
+    first_token_ms: f64,
+    decode_tokens: usize,
+    decode_ms: f64,
+}
+
+impl From<&engine::Finish> for Finish {
+    fn from(finish: &engine::Finish) -> Self {
+        let t = &finish.timings;
+        let timings = Timings {
+            prompt_tokens: t.prompt_tokens,
+            prefill_ms: t.prefill_ms,
+            first_token_ms: t.first_token_ms,
+            decode_tokens: t.decode_tokens,
+            decode_ms: t.decode_ms,
+        };
+        Self { stop_reason: finish.stop_reason.to_string(), timings }
+    }
+}

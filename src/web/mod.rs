@@ -1,0 +1,117 @@
+//! The engine as JavaScript sees it: two classes, used by the npm package's worker. Nothing else knows JavaScript.
+//!
+//! Options and results cross the border as JSON text (`json.rs`), errors as `Error` objects with a `code` (`error.rs`).
+
+mod error;
+mod json;
+
+use js_sys::Function;
+use wasm_bindgen::prelude::*;
+
+use crate::engine::{self, CancelToken, Engine, Progress};
+use crate::gguf::Source;
+
+use error::to_js;
+
+/// Sends panics to the console with their message and place.
+#[wasm_bindgen(start)]
+pub fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// A loaded model.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Model {
+    engine: Engine,
+}
+
+#[wasm_bindgen]
+impl Model {
+    /// Loads from an address that answers range requests. `options` is `{backend, contextLength}` as JSON;
+    /// `on_progress` is called with bytes, total bytes and the tensor's name.
+    ///
+    /// # Errors
+    /// Whatever [`Engine::load`] reports, as a JavaScript `Error`.
+    pub async fn from_url(url: String, options: String, on_progress: Function) -> Result<Model, JsValue> {
+        let source = Source::http(&url).await.map_err(to_js)?;
+        Self::load(source, &options, on_progress).await
+    }
+
+    /// Loads from a `Blob` or `File`, with the same arguments as [`Model::from_url`].
+    ///
+    /// # Errors
+    /// Whatever [`Engine::load`] reports, as a JavaScript `Error`.
+    pub async fn from_blob(blob: web_sys::Blob, options: String, on_progress: Function) -> Result<Model, JsValue> {
+        Self::load(Source::blob(blob), &options, on_progress).await
+    }
+
+    async fn load(source: Source, options: &str, on_progress: Function) -> Result<Model, JsValue> {
+        let options: json::Load = json::read(options)?;
+        let progress = move |p: Progress<'_>| {
+            let (bytes, total) = (JsValue::from(p.bytes as f64), JsValue::from(p.total as f64));
+            // A throwing callback must not stop a load.
+            let _ = on_progress.call3(&JsValue::NULL, &bytes, &total, &JsValue::from(p.tensor));
+        };
+        let options = engine::LoadOptions {
+            backend: options.backend.into(),
+            n_ctx: options.context_length,
+            progress: Some(Box::new(progress)),
+            cancel: CancelToken::default(),
+        };
+        let engine = Engine::load(source, options).await.map_err(to_js)?;
+        Ok(Self { engine })
+    }
+
+    /// What is loaded and what executes it, as JSON.
+    pub fn info(&self) -> String {
+        json::write(&json::Info::from(self.engine.info()))
+    }
+
+    /// The token ids of a text as a raw prompt.
+    ///
+    /// # Errors
+    /// Where the vocabulary cannot express the text.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, JsValue> {
+        self.engine.raw_prompt(text).map_err(to_js)
+    }
+
+    /// Begins a generation. `prompt` is `{messages}` or `{text}`, `options` is `{maxTokens, temperature, seed, stop}`,
+    /// both as JSON.
+    ///
+    /// # Errors
+    /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
+    pub fn start(&mut self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
+        let ids = match json::read(prompt)? {
+            json::Prompt::Chat { messages } => self.engine.chat_prompt(&messages),
+            json::Prompt::Raw { text } => self.engine.raw_prompt(&text),
+        };
+        let options: json::Generate = json::read(options)?;
+        let inner = self.engine.start(ids.map_err(to_js)?, options.into()).map_err(to_js)?;
+        Ok(Generation { inner })
+    }
+
+    /// The next tokens as `{ids, text}` in JSON, or `undefined` at the end.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<String>, JsValue> {
+        let piece = self.engine.next(&mut generation.inner).await.map_err(to_js)?;
+        Ok(piece.map(|piece| json::write(&json::Piece { ids: &piece.ids, text: &piece.text })))
+    }
+}
+
+/// A generation under way.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Generation {
+    inner: engine::Generation,
+}
+
+#[wasm_bindgen]
+impl Generation {
+    /// Why it ended and where the time went, `{stopReason, timings}` as JSON.
+    pub fn finish(&self) -> String {
+        json::write(&json::Finish::from(self.inner.finish()))
+    }
+}

@@ -1,0 +1,23 @@
+//! What whole-program tests share.
+
+use std::path::PathBuf;
+
+/// Folders that may hold models: `$BLUESHIFT_MODELS`, `models/`, the user's cache.
+pub fn model_folders() -> Vec<PathBuf> {
+    let set = std::env::var_os("BLUESHIFT_MODELS").map(PathBuf::from);
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models");
+    set.into_iter().chain([here]).chain(cache.or(home).map(|cache| cache.join("blueshift"))).collect()
+}
+
+/// The path of a model file. Where it is absent the test is to return early: a line says that it is ignored; under CI
+/// an absent model is a failure.
+pub fn model(name: &str) -> Option<PathBuf> {
+    let found = model_folders().into_iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "{name} is in none of {:?}", model_folders());
+        println!("ignored: {name} is in none of {:?}", model_folders());
+    }
+    found
+}

@@ -1,0 +1,143 @@
+//! The promise: the cpu backend and the GPU give the same bits, however the prompt is chunked and the answer cut into bursts.
+
+mod common;
+
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
+use blueshift::gguf::Source;
+use blueshift::micro::MicroModel;
+use blueshift::quant::QuantType;
+use pollster::block_on;
+
+fn load(source: Source, backend: BackendChoice) -> Engine {
+    block_on(Engine::load(source, LoadOptions { backend, ..Default::default() })).expect("the model loads")
+}
+
+fn bits(logits: Vec<f32>) -> Vec<u32> {
+    logits.into_iter().map(f32::to_bits).collect()
+}
+
+/// Ids that look random and are inside the vocabulary.
+fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
+    (0..n as u64).map(|i| ((i * 0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
+}
+
+fn generate(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> Vec<u32> {
+    let mut generation = engine.start(prompt, options).expect("valid options");
+    let mut ids = Vec::new();
+    while let Some(piece) = block_on(engine.next(&mut generation)).expect("decodes") {
+        ids.extend(piece.ids);
+    }
+    ids
+}
+
+/// Compares everything the two engines can be asked.
+fn compare(name: &str, cpu: &mut Engine, gpu: &mut Engine, ids: &[u32], max_tokens: usize) {
+    let expected = bits(block_on(cpu.logits(ids, 0, true)).unwrap());
+    assert!(expected.iter().all(|b| f32::from_bits(*b).is_finite()), "{name}: the logits are finite");
+    for chunk in [1, 7, 64, 0] {
+        for (which, engine) in [("cpu", &mut *cpu), ("wgpu", &mut *gpu)] {
+            let found = bits(block_on(engine.logits(ids, chunk, true)).unwrap());
+            let different = found.iter().zip(&expected).filter(|(a, b)| a != b).count();
+            assert!(found.len() == expected.len() && different == 0, "{name}: {which}, chunk {chunk}: {different} logits differ");
+        }
+    }
+    for temperature in [0.0, 0.9] {
+        let options = |burst| GenerateOptions { max_tokens, temperature, seed: 7, burst, ..Default::default() };
+        let expected = generate(cpu, ids, options(1));
+        for burst in [1, 5, 16] {
+            assert_eq!(generate(cpu, ids, options(burst)), expected, "{name}: cpu, burst {burst}, T {temperature}");
+            assert_eq!(generate(gpu, ids, options(burst)), expected, "{name}: wgpu, burst {burst}, T {temperature}");
+        }
+    }
+}
+
+fn compare_micro(name: &str, model: &MicroModel, n_ids: usize) {
+    let bytes = model.bytes();
+    let mut cpu = load(Source::memory(name, bytes.clone()), BackendChoice::Cpu);
+    let mut gpu = load(Source::memory(name, bytes), BackendChoice::Wgpu);
+    let ids = some_ids(n_ids, cpu.info().n_vocab);
+    compare(name, &mut cpu, &mut gpu, &ids, 20);
+}
+
+#[test]
+fn llama_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        // 70 tokens cross a page.
+        compare_micro(&format!("llama {kind:?}"), &MicroModel::llama(kind), 70);
+    }
+}
+
+#[test]
+fn gemma3_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        // The window of 64 slides over two pages.
+        let model = MicroModel { window: 64, ..MicroModel::gemma3(kind) };
+        compare_micro(&format!("gemma3 {kind:?}"), &model, 135);
+    }
+}
+
+#[test]
+fn odd_shapes() {
+    if !common::has_adapter() {
+        return;
+    }
+    compare_micro("llama3, untied", &MicroModel::llama3(QuantType::Q4_0), 70);
+    let odd = MicroModel { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 1536, ..MicroModel::llama(QuantType::Q4_1) };
+    compare_micro("576 wide, 9 heads over 3", &odd, 66);
+    // 37 blocks a row: padded segments.
+    let padded = MicroModel { d: 96, n_heads: 3, n_kv_heads: 1, head_dim: 40, ffn: 37 * 32, ..MicroModel::llama(QuantType::Q5_1) };
+    compare_micro("96 wide, 1,184 in the middle", &padded, 9);
+    let mixed = MicroModel { head_quant: QuantType::F16, ..MicroModel::llama(QuantType::Q8_0) };
+    compare_micro("float head over quantised layers", &mixed, 9);
+}
+
+#[test]
+fn long_context_crosses_a_group_of_chunks() {
+    if !common::has_adapter() {
+        return;
+    }
+    let model = MicroModel { n_ctx: 2400, n_layers: 1, d: 64, n_heads: 2, n_kv_heads: 1, ffn: 64, ..MicroModel::llama(QuantType::Q8_0) };
+    let bytes = model.bytes();
+    let ids = some_ids(2100, 270);
+    let mut logits = Vec::new();
+    for backend in [BackendChoice::Cpu, BackendChoice::Wgpu] {
+        let mut engine = load(Source::memory("long", bytes.clone()), backend);
+        for chunk in [0, 64] {
+            logits.push(bits(block_on(engine.logits(&ids, chunk, false)).unwrap()));
+        }
+        let options = GenerateOptions { max_tokens: 12, burst: 5, ..Default::default() };
+        logits.push(generate(&mut engine, &ids, options));
+    }
+    assert!(logits[1] == logits[0] && logits[3] == logits[0] && logits[4] == logits[0], "logits differ");
+    assert_eq!(logits[2], logits[5], "ids differ");
+}
+
+#[test]
+fn smollm2() {
+    let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
+    if !common::has_adapter() {
+        return;
+    }
+    let mut cpu = load(Source::file(&path).unwrap(), BackendChoice::Cpu);
+    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Wgpu);
+    let ids = cpu.raw_prompt("The capital of France is Paris, and the capital of Germany is Berlin. In 1867, the");
+    compare("SmolLM2", &mut cpu, &mut gpu, &ids, 24);
+}
+
+#[test]
+fn gemma3_270m() {
+    let Some(path) = common::model("gemma-3-270m-q4_k_m.gguf") else { return };
+    if !common::has_adapter() {
+        return;
+    }
+    let mut cpu = load(Source::file(&path).unwrap(), BackendChoice::Cpu);
+    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Wgpu);
+    let ids = cpu.raw_prompt("The capital of France is Paris");
+    compare("Gemma 3", &mut cpu, &mut gpu, &ids, 16);
+}

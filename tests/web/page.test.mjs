@@ -1,0 +1,67 @@
+// The demo page from the address bar to an answer.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { PATIENCE, waitForAdapter, withBrowser } from './browser.mjs';
+import { commandLine, models, smollm2 } from './places.mjs';
+
+const PROMPT = 'What is the capital of France?';
+const N_TOKENS = 16;
+const browser = withBrowser();
+
+/** What the native program writes on its CPU backend. */
+function referenceText() {
+  const args = ['run', join(models, smollm2), '-p', PROMPT, '-n', String(N_TOKENS), '--backend', 'cpu', '--json'];
+  const lines = execFileSync(commandLine, args, { encoding: 'utf8' }).trim().split('\n');
+  return JSON.parse(lines.at(-1)).text;
+}
+
+async function chat(page) {
+  await page.fill('#max-tokens', String(N_TOKENS));
+  await page.fill('#prompt', PROMPT);
+  await page.click('#send');
+  await page.waitForSelector('#output:not(.writing)', { state: 'attached' });
+  assert.doesNotMatch(await page.getAttribute('#status', 'class') ?? '', /error/, await page.textContent('#status'));
+  return page.textContent('#output');
+}
+
+for (const backend of ['wgpu', 'cpu']) {
+  test(`the page on ${backend} writes what the command line writes`, { timeout: PATIENCE }, async () => {
+    const page = await browser.open('blank');
+    if (backend === 'wgpu') await waitForAdapter(page);
+    await page.goto(`${browser.address}?model=models/${smollm2}&backend=${backend}`);
+    await page.waitForSelector('#prompt, #status.error', { state: 'visible' });
+    assert.ok(await page.isVisible('#prompt'), await page.textContent('#status'));
+    assert.equal(await page.getAttribute('#backend', 'data-value'), backend);
+    assert.equal(await page.getAttribute('#selftest', 'data-value'), 'passed');
+    assert.notEqual(await page.textContent('#adapter'), '');
+    await page.evaluate(() => (document.getElementById('settings').open = true));
+    assert.equal(await chat(page), referenceText());
+    assert.match(await page.textContent('#tps'), /tokens\/s$/);
+    assert.match(await page.textContent('#ttft'), /s$/);
+    await page.close();
+  });
+}
+
+test('a file that is no model is refused in plain words', { timeout: PATIENCE }, async () => {
+  const page = await browser.open('');
+  await page.setInputFiles('#file', { name: 'x.gguf', mimeType: '', buffer: Buffer.from('this is no model at all') });
+  await page.waitForSelector('#status.error');
+  assert.match(await page.textContent('#status'), /not a GGUF file/);
+  assert.ok(await page.isVisible('#picker'));
+  await page.close();
+});
+
+test('no step needs eval or another origin', { timeout: PATIENCE }, async () => {
+  const page = await browser.open('');
+  const asked = [];
+  page.on('request', (request) => asked.push(request.url()));
+  await page.reload();
+  await page.waitForLoadState('networkidle');
+  assert.deepEqual(asked.filter((url) => !url.startsWith(browser.address)), []);
+  assert.equal(await page.evaluate(() => globalThis.crossOriginIsolated), false);
+  await page.close();
+});
