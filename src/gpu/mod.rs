@@ -4,6 +4,7 @@ mod backend;
 mod buffers;
 pub mod cases;
 mod device;
+mod floor;
 mod ops;
 mod params;
 mod pipelines;
