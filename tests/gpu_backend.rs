@@ -1,5 +1,7 @@
 //! The wgpu backend gives the cpu backend's bits: logits and drawn tokens, whatever the chunks and bursts.
 
+mod common;
+
 use std::sync::Arc;
 
 use blueshift::cpu::backend::{CpuBackend, CpuWeights};
@@ -15,16 +17,9 @@ use blueshift::{Error, Result};
 
 const DRAWN: Sampling = Sampling { temperature: 0.8, seed: 42 };
 
-/// The device, or `None` where there is none: an error only where `CI` is set.
+/// The device, or `None` where there is none.
 fn device() -> Option<Gpu> {
-    match pollster::block_on(Gpu::open(None)) {
-        Ok(gpu) => Some(gpu),
-        Err(error) if std::env::var_os("CI").is_none() => {
-            println!("ignored: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    common::has_adapter().then(|| pollster::block_on(Gpu::open(None)).expect("the adapter gives a device"))
 }
 
 async fn load(file: &GgufFile, sink: &mut impl WeightSink) -> Result<Model> {

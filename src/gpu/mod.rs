@@ -2,6 +2,7 @@
 
 mod backend;
 mod buffers;
+pub mod cases;
 mod device;
 mod floor;
 mod ops;
@@ -9,6 +10,7 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+pub mod selftest;
 mod sequence;
 mod tally;
 mod weights;
