@@ -11,5 +11,7 @@ pub mod plan;
 pub mod quant;
 pub mod sample;
 pub mod tokenizer;
+#[cfg(target_arch = "wasm32")]
+pub mod web;
 
 pub use error::{Error, Result};
