@@ -4,6 +4,7 @@ pub mod cpu;
 pub mod engine;
 pub mod error;
 pub mod gguf;
+pub mod gpu;
 pub mod micro;
 pub mod model;
 pub mod numerics;

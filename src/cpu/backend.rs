@@ -12,6 +12,7 @@ use super::quantise::Q8Rows;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
 use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First, WeightSink};
+use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::model::weights::WeightDesc;
 use crate::plan::{BufferId, Op, Plan, Shape, WeightId};
@@ -187,6 +188,29 @@ impl CpuBackend {
             last_token: 0,
             machine: Machine { plan, weights, ropes, cache, pool },
         }
+    }
+
+    /// Bytes a second that all threads together read from memory: the best of several passes over 256 MB.
+    pub fn measure_bandwidth(&self) -> f64 {
+        const WORDS: usize = 32 << 20;
+        let pool = &self.machine.pool;
+        let mut data = vec![1u64; WORDS];
+        let chunk = WORDS.div_ceil(pool.threads());
+        let pass = |data: &mut [u64]| {
+            let start = now_ms();
+            pool.for_chunks(data, chunk, |_, part| {
+                let mut lanes = [0u64; 16];
+                for words in part.chunks_exact(16) {
+                    for (lane, word) in lanes.iter_mut().zip(words) {
+                        *lane = lane.wrapping_add(*word);
+                    }
+                }
+                std::hint::black_box(lanes);
+            });
+            now_ms() - start
+        };
+        let best = (0..6).map(|_| pass(&mut data)).fold(f64::INFINITY, f64::min);
+        (WORDS * 8) as f64 / best * 1e3
     }
 
     fn feed_now(&mut self, tokens: &[u32], position: usize) -> Result<()> {

@@ -25,11 +25,13 @@ pub struct GenerateOptions {
     pub burst: usize,
     /// Prompt tokens fed at once; 0 leaves it to the backend.
     pub chunk: usize,
+    /// Goes on after a token that ends the answer: for measuring.
+    pub ignore_eos: bool,
 }
 
 impl Default for GenerateOptions {
     fn default() -> Self {
-        GenerateOptions { max_tokens: 256, temperature: 0.0, seed: 0, stop: Vec::new(), burst: 4, chunk: 0 }
+        GenerateOptions { max_tokens: 256, temperature: 0.0, seed: 0, stop: Vec::new(), burst: 4, chunk: 0, ignore_eos: false }
     }
 }
 
@@ -201,12 +203,13 @@ impl Engine {
     }
 
     async fn burst(&mut self, generation: &Generation, first: First, steps: usize) -> Result<Vec<u32>> {
+        let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
         let request = Burst {
             first,
             position: self.cached.len(),
             steps,
             sampling: generation.sampling,
-            stop_ids: self.tokenizer.stop_ids(),
+            stop_ids,
         };
         self.backend.burst(request).await
     }
@@ -232,7 +235,7 @@ impl Engine {
 
     /// Shows the token's text and says whether the answer ends with it.
     fn stop_reason(&self, generation: &mut Generation, id: u32, shown: &mut String) -> Option<StopReason> {
-        if self.tokenizer.is_eog(id) {
+        if self.tokenizer.is_eog(id) && !generation.options.ignore_eos {
             return Some(StopReason::Eos);
         }
         let text = generation.decoder.push(&self.tokenizer, id);

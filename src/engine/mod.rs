@@ -16,11 +16,13 @@
 
 mod any_backend;
 pub mod backend;
-mod clock;
+pub(crate) mod clock;
+mod floor;
 mod generate;
 mod load;
 mod stop;
 
+pub use floor::Floor;
 pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use load::{BackendChoice, LoadOptions};
 
@@ -113,6 +115,11 @@ impl Engine {
         self.tokenizer.encode_prompt(text)
     }
 
+    /// Forgets every token in the cache.
+    pub fn clear(&mut self) {
+        self.cached.clear();
+    }
+
     fn check_tokens(&self, ids: &[u32]) -> Result<()> {
         let n_vocab = self.info.n_vocab;
         if let Some(&id) = ids.iter().find(|id| **id as usize >= n_vocab) {
@@ -132,7 +139,7 @@ impl Engine {
     /// Returns `[rows, n_vocab]`: every row where `all` is set, else the last. Reads the logits of each row back.
     pub async fn logits(&mut self, ids: &[u32], chunk: usize, all: bool) -> Result<Vec<f32>> {
         self.check_tokens(ids)?;
-        self.cached.clear();
+        self.clear();
         let mut rows = Vec::new();
         for part in ids.chunks(self.chunk_len(chunk)) {
             self.backend.feed(part, self.cached.len()).await?;

@@ -9,8 +9,10 @@
 //! the largest finite number are that number. NaN gives the NaN 0x7fc00000.
 //!
 //! **Pairs.** A value known to more than 24 bits is an unevaluated sum (hi, lo), hi being the rounded value. Errors of a
-//! product are found by splitting both factors into halves of 12 bits, whose products are exact. Sums whose error is
-//! recovered are guarded too, so that no compiler may cancel them algebraically.
+//! product are found by splitting both factors into halves of 12 bits, whose products are exact.
+//!
+//! **Guarded sums.** Some drivers move constants through chains of sums, (x + 1) + y becoming (x + y) + 1, or cancel
+//! (a + b) - a. So a sum with a constant, or one whose error is recovered, is guarded where it feeds another sum.
 
 #![allow(clippy::approx_constant, reason = "the twins in other languages hold the same decimals")]
 
@@ -124,7 +126,7 @@ fn high12(x: f32) -> f32 {
 #[inline(always)]
 fn fast_two_sum(a: f32, b: f32) -> [f32; 2] {
     let hi = guard(a + b);
-    [hi, b - (hi - a)]
+    [hi, b - guard(hi - a)]
 }
 
 /// a + b as a pair.
@@ -132,7 +134,7 @@ fn fast_two_sum(a: f32, b: f32) -> [f32; 2] {
 fn two_sum(a: f32, b: f32) -> [f32; 2] {
     let hi = guard(a + b);
     let b_in = guard(hi - a);
-    [hi, (a - (hi - b_in)) + (b - b_in)]
+    [hi, guard(a - (hi - b_in)) + (b - b_in)]
 }
 
 /// a * b as a pair.
@@ -169,7 +171,7 @@ fn quotient(n: [f32; 2], d: [f32; 2]) -> f32 {
     let d1 = high12(d[0]);
     let d2 = d[0] - d1;
     // exact: 12 bits times 12 bits
-    let r1 = n[0] - q * d1;
+    let r1 = guard(n[0] - q * d1);
     // exact: 12 bits times 12 bits
     let r2 = r1 - q * d2;
     let r3 = r2 + (n[1] - guard(q * d[1]));
@@ -206,7 +208,7 @@ fn exp_parts(x: f32, lo: f32) -> Exp {
 fn ln_parts(d: f32, c: f32) -> f32 {
     let b = d.to_bits().wrapping_sub(0x3f35_04f3);
     let k = ((b as i32) >> 23) as f32;
-    let f = f32::from_bits((b & 0x007f_ffff) + 0x3f35_04f3) - 1.0;
+    let f = guard(f32::from_bits((b & 0x007f_ffff) + 0x3f35_04f3) - 1.0);
     let q7 = LN_7 + guard(f * LN_8);
     let q6 = LN_6 + guard(f * q7);
     let q5 = LN_5 + guard(f * q6);
@@ -239,6 +241,7 @@ fn logistic(s: f32, w: f32, lo: f32) -> f32 {
 #[inline(always)]
 fn one_plus(e: Exp) -> [f32; 2] {
     let power = select(scale2(1.0, e.n), 0.0, e.n < -64);
+    // exact: a power of two
     let e0 = e.p[0] * power;
     let e1 = e.p[1] * power;
     let d = fast_two_sum(1.0, e0);
@@ -276,7 +279,7 @@ pub fn exact_rsqrt(x: f32) -> f32 {
     let m1 = high12(m);
     let m2 = m - m1;
     // exact: 12 bits times 12 bits
-    let e1 = 1.0 - m1 * s1;
+    let e1 = guard(1.0 - m1 * s1);
     // exact: 12 bits times 12 bits
     let e2 = e1 - m1 * s2;
     // exact: 12 bits times 12 bits
@@ -366,9 +369,9 @@ pub fn exact_gelu_erf(x: f32) -> f32 {
     let magnitude = f32::from_bits(x.to_bits() & 0x7fff_ffff);
     let t = select(magnitude, 14.0, magnitude > 14.0);
     let square = two_product(t, t);
+    // exact: powers of two
     let e = exp_parts(-0.5 * square[0], -0.5 * square[1]);
     let d = two_sum(t, MILLS_A);
-    // exact: a power of two times 3
     let v = 1.0 - guard((2.0 * MILLS_A) * quotient([1.0, 0.0], d));
     let q11 = MILLS_11 + guard(v * MILLS_12);
     let q10 = MILLS_10 + guard(v * q11);
@@ -423,6 +426,7 @@ pub fn exact_tanh(x: f32) -> f32 {
     let q1 = TANH_1 + guard(z * q2);
     let q0 = TANH_0 + guard(z * q1);
     let near = t + guard((t * z) * q0);
+    // exact: a power of two
     let far = 1.0 - logistic(2.0, -2.0 * t, 0.0);
     let y = scale2(select(far, near, t < TANH_SMALL), 0).to_bits();
     keep_nan(x, f32::from_bits(y | select(b & 0x8000_0000, 0, y == 0)))

@@ -15,9 +15,9 @@ pub use philox::gumbel;
 pub use round::{from_f16, is_finite_bits, round_sig, to_f16};
 pub use segments::{Segments, tree32, tree256};
 
-/// A product that feeds an addition. Rust never fuses the two, so it is the identity here; the twins in WGSL and CUDA
-/// keep their compilers from fusing.
+/// A product that feeds an addition, or a sum with a constant that feeds another sum. Rust neither fuses nor regroups, so
+/// it is the identity here; the twins in WGSL and CUDA keep their compilers from it.
 #[inline(always)]
-pub fn guard(product: f32) -> f32 {
-    product
+pub fn guard(value: f32) -> f32 {
+    value
 }

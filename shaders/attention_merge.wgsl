@@ -1,0 +1,77 @@
+// Merges a row's partial results: ascending within groups of 32 chunks, then the groups ascending; out = values / sum.
+// Grid: [ceil(width / 256), rows, 1].
+struct Params {
+    zero: u32,
+    // Values an output row (n_heads head_dim), segments of its blocks and blocks a segment.
+    width: u32,
+    segments: u32,
+    segment_len: u32,
+    n_heads: u32,
+    head_dim: u32,
+    window: u32,
+    chunks_per_unit: u32,
+    max_units: u32,
+}
+
+const LANES: u32 = 64u;
+
+@group(0) @binding(0) var<uniform> params: Params;
+// [rows, max_units, n_heads, 2 + head_dim]
+@group(0) @binding(2) var<storage, read> partials: array<f32>;
+
+struct Partial {
+    maximum: f32,
+    sum: f32,
+    values: vec4<f32>,
+}
+
+fn load(at: u32, dim: u32) -> Partial {
+    let v = at + 2u + dim;
+    return Partial(partials[at], partials[at + 1u], vec4<f32>(partials[v], partials[v + 1u], partials[v + 2u], partials[v + 3u]));
+}
+
+fn guard4(v: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(guard(v.x), guard(v.y), guard(v.z), guard(v.w));
+}
+
+// `a` is the earlier one.
+fn merge(a: Partial, b: Partial) -> Partial {
+    let maximum = max(a.maximum, b.maximum);
+    let fa = exact_exp2(a.maximum - maximum);
+    let fb = exact_exp2(b.maximum - maximum);
+    return Partial(maximum, guard(a.sum * fa) + guard(b.sum * fb), guard4(a.values * fa) + guard4(b.values * fb));
+}
+
+fn merged(row: u32, column: u32) -> vec4<f32> {
+    if column >= params.width {
+        return vec4<f32>(0.0);
+    }
+    let head = column / params.head_dim;
+    let dim = column % params.head_dim;
+    let position = row_position(row);
+    let first = first_unit(position);
+    let end = end_unit(position);
+    let units_a_group = CHUNKS_PER_GROUP / params.chunks_per_unit;
+    var total: Partial;
+    var unit = first;
+    while unit < end {
+        let group_end = min(end, (unit / units_a_group + 1u) * units_a_group);
+        let is_first = unit == first;
+        var group = load(partial_at(row, unit - first, head), dim);
+        for (unit += 1u; unit < group_end; unit += 1u) {
+            group = merge(group, load(partial_at(row, unit - first, head), dim));
+        }
+        if is_first {
+            total = group;
+        } else {
+            total = merge(total, group);
+        }
+    }
+    return total.values * exact_recip(total.sum);
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let column = group.x * 4u * LANES + 4u * lane;
+    emit(group.y, lane, column, merged(group.y, column));
+}

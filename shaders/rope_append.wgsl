@@ -1,0 +1,115 @@
+// Norms (where asked) and rotates one head of q or k, or takes one head of v. q goes back into qkv, scaled and rounded to 11 bits; k and
+// v go to the cache as f16. Grid: [n_heads + 2 n_kv_heads, rows, 1].
+struct Params {
+    zero: u32,
+    n_heads: u32,
+    n_kv_heads: u32,
+    head_dim: u32,
+    // Rotated pairs a head.
+    n_pairs: u32,
+    // 0: pairs 2i, 2i+1. 1: pairs i, i + n_pairs.
+    neox: u32,
+    // 1 where q or k heads are normed.
+    norm_q: u32,
+    norm_k: u32,
+    eps: f32,
+    // 1 / head_dim, rounded.
+    inverse_dim: f32,
+    q_scale: f32,
+}
+
+const LANES: u32 = 256u;
+const PAGE: u32 = 64u;
+const MAX_HEAD_DIM: u32 = 256u;
+
+@group(0) @binding(0) var<uniform> params: Params;
+// Physical page of each logical page.
+@group(0) @binding(2) var<storage, read> block_table: array<u32>;
+// [rows, (n_heads + 2 n_kv_heads) head_dim]
+@group(0) @binding(3) var<storage, read_write> qkv: array<f32>;
+// [head_dim] each
+@group(0) @binding(4) var<storage, read> q_norm: array<f32>;
+@group(0) @binding(5) var<storage, read> k_norm: array<f32>;
+// [positions, n_pairs]: cos, sin
+@group(0) @binding(6) var<storage, read> angles: array<vec2<f32>>;
+// [pages, n_kv_heads, head_dim / 8, PAGE], eight f16 an entry
+@group(0) @binding(7) var<storage, read_write> keys: array<vec4<u32>>;
+// [pages, n_kv_heads, PAGE, head_dim / 2], two f16 an entry
+@group(0) @binding(8) var<storage, read_write> values: array<u32>;
+
+var<workgroup> head: array<f32, MAX_HEAD_DIM>;
+
+fn norm_weight(is_query: bool, i: u32) -> f32 {
+    if is_query {
+        return q_norm[i];
+    }
+    return k_norm[i];
+}
+
+fn rotate(position: u32, pair: u32) {
+    let i = select(2u * pair, pair, params.neox == 1u);
+    let j = select(2u * pair + 1u, pair + params.n_pairs, params.neox == 1u);
+    let x0 = head[i];
+    let x1 = head[j];
+    let angle = angles[position * params.n_pairs + pair];
+    head[i] = guard(x0 * angle.x) - guard(x1 * angle.y);
+    head[j] = guard(x0 * angle.y) + guard(x1 * angle.x);
+}
+
+fn pack(i: u32) -> u32 {
+    return to_f16_bits(head[i]) | (to_f16_bits(head[i + 1u]) << 16u);
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let width = (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
+    let start = group.y * width + group.x * params.head_dim;
+    let position = row_position(group.y);
+    let is_query = group.x < params.n_heads;
+    let is_value = group.x >= params.n_heads + params.n_kv_heads;
+    let inside = lane < params.head_dim;
+    let normed = (is_query && params.norm_q == 1u) || (!is_query && !is_value && params.norm_k == 1u);
+
+    var x = 0.0;
+    if inside {
+        x = qkv[start + lane];
+    }
+    if normed {
+        let total = tree256(lane, guard(x * x));
+        let r = exact_rsqrt(guard(total * params.inverse_dim) + params.eps);
+        if inside {
+            x = (x * r) * norm_weight(is_query, lane);
+        }
+    }
+    if inside {
+        head[lane] = x;
+    }
+    workgroupBarrier();
+    if !is_value && lane < params.n_pairs {
+        rotate(position, lane);
+    }
+    workgroupBarrier();
+
+    if is_query {
+        if inside {
+            qkv[start + lane] = round_sig(head[lane] * params.q_scale, 11u);
+        }
+        return;
+    }
+    let page = block_table[position / PAGE];
+    let slot = position % PAGE;
+    if is_value {
+        let kv_head = group.x - params.n_heads - params.n_kv_heads;
+        if lane < params.head_dim / 2u {
+            let at = ((page * params.n_kv_heads + kv_head) * PAGE + slot) * (params.head_dim / 2u) + lane;
+            values[at] = pack(2u * lane);
+        }
+        return;
+    }
+    let kv_head = group.x - params.n_heads;
+    if lane < params.head_dim / 8u {
+        let at = ((page * params.n_kv_heads + kv_head) * (params.head_dim / 8u) + lane) * PAGE + slot;
+        let i = 8u * lane;
+        keys[at] = vec4<u32>(pack(i), pack(i + 2u), pack(i + 4u), pack(i + 6u));
+    }
+}

@@ -1,0 +1,55 @@
+// The best candidate of each 1024 logits: by logit where greedy, else by guard(logit * 1/T) + Gumbel noise. Grid: [ceil(n_vocab / 1024), 1, 1].
+struct Params {
+    zero: u32,
+    n_vocab: u32,
+}
+
+const LANES: u32 = 256u;
+const DRAW_STREAM: u32 = 0u;
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> state: State;
+// [n_vocab]
+@group(0) @binding(2) var<storage, read> logits: array<f32>;
+// [ceil(n_vocab / 1024)]: order key, token id
+@group(0) @binding(3) var<storage, read_write> partials: array<vec2<u32>>;
+
+// Orders floats as numbers; NaN gives 0, the lowest; the zeros are equal.
+fn order_key(value: f32) -> u32 {
+    let bits = bitcast<u32>(value);
+    let magnitude = bits & 0x7fffffffu;
+    if magnitude > 0x7f800000u {
+        return 0u;
+    }
+    if magnitude == 0u {
+        return 0x80000000u;
+    }
+    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let first = (group.x * LANES + lane) * 4u;
+    // The noise belongs to the position of the token being drawn.
+    let position = state.position + state.fed;
+    var noise = vec4<f32>(0.0);
+    if state.greedy == 0u {
+        let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));
+        noise = vec4<f32>(gumbel_of(words.x), gumbel_of(words.y), gumbel_of(words.z), gumbel_of(words.w));
+    }
+    var best = vec2<u32>(0u);
+    for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
+        var value = logits[first + j];
+        if state.greedy == 0u {
+            value = guard(value * state.inverse_temperature) + noise[j];
+        }
+        let key = order_key(value);
+        if key > best.x {
+            best = vec2<u32>(key, first + j);
+        }
+    }
+    let winner = best256(lane, best);
+    if lane == 0u {
+        partials[group.x] = winner;
+    }
+}

@@ -1,0 +1,15 @@
+// What changes from token to token; lives on the device, advanced by sample_finish.
+struct State {
+    // Position of row 0 of the feed.
+    position: u32,
+    // 1 where the step feeds a token before it draws one, else 0.
+    fed: u32,
+    // Slot of the ring the next drawn token goes to.
+    step: u32,
+    // 1: the largest logit wins.
+    greedy: u32,
+    inverse_temperature: f32,
+    seed_low: u32,
+    seed_high: u32,
+    unused: u32,
+}

@@ -1,0 +1,194 @@
+//! The adapter and the device: how they are asked for, what they allow, how their errors surface.
+
+use std::sync::{Arc, Mutex};
+
+use super::pipelines::Pipelines;
+use super::tally::Tally;
+use crate::error::{Error, Result};
+
+/// Largest part a buffer of weights or cache is split into, whatever the device allows.
+const MAX_PART: u64 = (1 << 31) - 4096;
+/// Times `request_adapter` is asked before giving up: a browser's GPU process may still be starting.
+const ADAPTER_TRIES: u32 = 5;
+
+/// An adapter, for listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterSummary {
+    /// The adapter's name.
+    pub name: String,
+    /// Graphics API, for example `vulkan`.
+    pub api: String,
+    /// Kind, for example `DiscreteGpu` or `Cpu`.
+    pub kind: String,
+    /// Driver name and version.
+    pub driver: String,
+}
+
+impl AdapterSummary {
+    fn of(adapter: &wgpu::Adapter) -> Self {
+        let info = adapter.get_info();
+        AdapterSummary {
+            name: info.name,
+            api: info.backend.to_str().into(),
+            kind: format!("{:?}", info.device_type),
+            driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
+        }
+    }
+}
+
+/// The adapters of this machine; in a browser the one it offers.
+pub async fn list_adapters() -> Vec<AdapterSummary> {
+    let instance = wgpu::Instance::default();
+    instance.enumerate_adapters(wgpu::Backends::all()).await.iter().map(AdapterSummary::of).collect()
+}
+
+/// A device with its queue, compiled pipelines and counters. Clones share one device.
+#[derive(Debug, Clone)]
+pub struct Gpu {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    summary: AdapterSummary,
+    is_software: bool,
+    pipelines: Pipelines,
+    tally: Tally,
+    /// The first error that no scope caught, or why the device was lost.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Gpu {
+    /// Opens an adapter: the first whose name contains `name` (any case), or the platform's choice.
+    ///
+    /// # Errors
+    /// `NoAdapter` where there is none or none of that name, `Device` where the device is refused.
+    pub async fn open(name: Option<&str>) -> Result<Self> {
+        let instance = wgpu::Instance::default();
+        let adapter = match name {
+            Some(name) => named_adapter(&instance, name).await?,
+            None => default_adapter(&instance).await?,
+        };
+        Self::with_adapter(&adapter).await
+    }
+
+    async fn with_adapter(adapter: &wgpu::Adapter) -> Result<Self> {
+        let (device, queue) = adapter
+            .request_device(&wgpu::DeviceDescriptor {
+                label: Some("blueshift"),
+                required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
+                required_limits: required_limits(&adapter.limits()),
+                ..Default::default()
+            })
+            .await
+            .map_err(|e| Error::Device { reason: format!("the device was refused: {e}") })?;
+        let failure = Arc::new(Mutex::new(None));
+        watch(&device, &failure);
+        let inner = Inner {
+            summary: AdapterSummary::of(adapter),
+            is_software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
+            pipelines: Pipelines::default(),
+            tally: Tally::default(),
+            device,
+            queue,
+            failure,
+        };
+        Ok(Gpu { inner: Arc::new(inner) })
+    }
+
+    /// The adapter.
+    pub fn adapter(&self) -> &AdapterSummary {
+        &self.inner.summary
+    }
+
+    /// Whether the adapter computes on the processor.
+    pub fn is_software(&self) -> bool {
+        self.inner.is_software
+    }
+
+    pub(crate) fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    pub(crate) fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.inner.pipelines
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.inner.tally
+    }
+
+    /// Bytes one storage binding may have.
+    pub(crate) fn max_binding(&self) -> u64 {
+        let limits = self.device().limits();
+        limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_PART) & !0xff
+    }
+
+    /// Fails where the device was lost or reported an error outside any scope.
+    pub(crate) fn check(&self) -> Result<()> {
+        let failure = self.inner.failure.lock().unwrap_or_else(|e| e.into_inner());
+        match failure.as_ref() {
+            Some(reason) => Err(Error::Device { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Adapter> {
+    let adapters = instance.enumerate_adapters(wgpu::Backends::all()).await;
+    let names: Vec<String> = adapters.iter().map(|a| a.get_info().name).collect();
+    let wanted = name.to_lowercase();
+    adapters.into_iter().find(|a| a.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(|| Error::NoAdapter {
+        reason: format!("no adapter's name contains {name:?}; found: {}", names.join(", ")),
+    })
+}
+
+async fn default_adapter(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
+    let options = wgpu::RequestAdapterOptions {
+        power_preference: if cfg!(target_arch = "wasm32") {
+            wgpu::PowerPreference::None
+        } else {
+            wgpu::PowerPreference::HighPerformance
+        },
+        ..Default::default()
+    };
+    let mut reason = String::new();
+    for _ in 0..ADAPTER_TRIES {
+        match instance.request_adapter(&options).await {
+            Ok(adapter) => return Ok(adapter),
+            Err(e) => reason = e.to_string(),
+        }
+    }
+    Err(Error::NoAdapter { reason })
+}
+
+/// Small limits for what the kernels use, the adapter's own for sizes of buffers.
+fn required_limits(adapter: &wgpu::Limits) -> wgpu::Limits {
+    wgpu::Limits {
+        max_storage_buffer_binding_size: adapter.max_storage_buffer_binding_size,
+        max_buffer_size: adapter.max_buffer_size,
+        ..wgpu::Limits::default().or_worse_values_from(adapter)
+    }
+}
+
+/// Remembers the first failure in `failure`.
+fn watch(device: &wgpu::Device, failure: &Arc<Mutex<Option<String>>>) {
+    let note = |failure: &Mutex<Option<String>>, reason: String| {
+        failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(reason);
+    };
+    let lost = failure.clone();
+    device.set_device_lost_callback(move |reason, message| {
+        // Dropping the device is no failure.
+        if reason != wgpu::DeviceLostReason::Destroyed {
+            note(&lost, format!("the device was lost: {message}"));
+        }
+    });
+    let uncaptured = failure.clone();
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&uncaptured, error.to_string())));
+}

@@ -1,0 +1,18 @@
+//! The wgpu backend: plans on a GPU, natively and in a browser.
+
+mod backend;
+mod buffers;
+mod device;
+mod ops;
+mod params;
+mod pipelines;
+mod readback;
+mod recorder;
+mod sequence;
+mod tally;
+mod weights;
+
+pub use backend::GpuBackend;
+pub use device::{AdapterSummary, Gpu, list_adapters};
+pub use pipelines::shader_sources;
+pub use weights::GpuWeights;

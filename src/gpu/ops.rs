@@ -1,0 +1,434 @@
+//! Turns the operations of a plan into steps: kernels, parameters, bindings.
+
+use bytemuck::{Pod, bytes_of};
+
+use super::buffers::{Allocator, STORAGE, UNIFORM};
+use super::device::Gpu;
+use super::params::{self, SLOT};
+use super::pipelines::{Kernel, Output, PREFILL_TILE};
+use super::recorder::{Draft, Grid, Step, visible_units};
+use super::sequence::Sequence;
+use super::weights::{GpuWeights, Part, plane_offsets};
+use crate::error::{Error, Result};
+use crate::numerics::Segments;
+use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, WeightId};
+
+/// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
+const MAX_ROWS_A_GROUP: usize = 16;
+/// Lanes of a matmul workgroup.
+const MATMUL_LANES: usize = 256;
+/// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
+const MAX_HEAD_DIM: usize = 256;
+/// Query heads of one attention workgroup: `HEADS` of the shader.
+const HEADS_A_GROUP: usize = 4;
+/// Logits one sample workgroup looks at.
+pub(crate) const LOGITS_A_GROUP: usize = 1024;
+
+/// A buffer of the plan on the device.
+#[derive(Debug, Clone)]
+pub(crate) enum PlanBuffer {
+    /// `[rows, width]`
+    F32 { width: usize, values: wgpu::Buffer },
+    /// int8 blocks and their scales and sums.
+    Q8 { width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
+}
+
+impl PlanBuffer {
+    fn new(allocator: &mut Allocator, shape: Shape, rows: usize) -> Self {
+        match shape {
+            Shape::F32 { width } => {
+                PlanBuffer::F32 { width, values: allocator.buffer("activations", (rows * width * 4) as u64, STORAGE) }
+            }
+            Shape::Q8 { width } => {
+                let places = rows * Segments::of(width).places();
+                let q = allocator.buffer("activations", (places * 32) as u64, STORAGE);
+                let s = allocator.buffer("activations", (places * 8) as u64, STORAGE);
+                PlanBuffer::Q8 { width, q, s }
+            }
+        }
+    }
+
+    /// The values of an f32 buffer.
+    pub(crate) fn f32(&self) -> &wgpu::Buffer {
+        match self {
+            PlanBuffer::F32 { values, .. } => values,
+            PlanBuffer::Q8 { .. } => unreachable!("the plan reads f32 here"),
+        }
+    }
+
+    /// Bytes of a row of an f32 buffer.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        4 * self.width() as u64
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            PlanBuffer::F32 { width, .. } | PlanBuffer::Q8 { width, .. } => *width,
+        }
+    }
+
+    /// Kernel output form, and its bindings 10 and 11.
+    fn output(&self, accumulate: bool) -> (Output, Vec<(u32, wgpu::Buffer)>) {
+        match self {
+            PlanBuffer::F32 { values, .. } => {
+                (if accumulate { Output::Add } else { Output::F32 }, vec![(10, values.clone())])
+            }
+            PlanBuffer::Q8 { q, s, .. } => (Output::Q8, vec![(10, q.clone()), (11, s.clone())]),
+        }
+    }
+
+    /// Segments of a row's blocks and blocks a segment; only int8 outputs have a use for them.
+    fn segments(&self) -> (u32, u32) {
+        match self {
+            PlanBuffer::F32 { .. } => (1, 1),
+            PlanBuffer::Q8 { width, .. } => {
+                let segments = Segments::of(*width);
+                (segments.count as u32, segments.len as u32)
+            }
+        }
+    }
+}
+
+/// Lowers operations for instances of `rows` rows.
+pub(crate) struct Lowering<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) plan: &'a Plan,
+    pub(crate) weights: &'a GpuWeights,
+    pub(crate) sequence: &'a Sequence,
+    rows: usize,
+    /// Where the tokens that `embed` reads lie.
+    tokens: wgpu::Buffer,
+    buffers: Vec<Option<PlanBuffer>>,
+    /// Attention's partial results, for the widest layer.
+    partials: wgpu::Buffer,
+    drafts: Vec<Draft>,
+}
+
+/// Chunks of a unit: one while decoding, so that chunks run side by side; a group while prefilling, so that partial
+/// results stay small.
+fn chunks_per_unit(rows: usize) -> usize {
+    if rows == 1 { 1 } else { CHUNKS_PER_GROUP }
+}
+
+/// Units a row sees at most.
+fn max_units(window: Option<usize>, rows: usize, n_ctx: usize) -> usize {
+    let per_unit = chunks_per_unit(rows);
+    let all = visible_units(n_ctx - 1, 0, per_unit);
+    // A window may begin and end inside a unit.
+    window.map_or(all, |w| all.min(w / PAGE / per_unit + 2))
+}
+
+fn partials_bytes(ops: &[Op], rows: usize, n_ctx: usize) -> u64 {
+    let bytes = |op: &Op| match op {
+        Op::Attention { heads, .. } => {
+            rows * max_units(heads.window, rows, n_ctx) * heads.n_heads * (heads.head_dim + 2) * 4
+        }
+        _ => 0,
+    };
+    ops.iter().map(bytes).max().unwrap_or(0) as u64
+}
+
+impl<'a> Lowering<'a> {
+    /// A lowering with the buffers that `ops` use.
+    pub(crate) fn new(
+        allocator: &mut Allocator,
+        gpu: &'a Gpu,
+        plan: &'a Plan,
+        weights: &'a GpuWeights,
+        sequence: &'a Sequence,
+        rows: usize,
+        tokens: &wgpu::Buffer,
+        ops: &[&[Op]],
+    ) -> Self {
+        let mut buffers = vec![None; plan.buffers.len()];
+        for op in ops.iter().flat_map(|ops| ops.iter()) {
+            for id in op.clone().buffers_mut() {
+                let at = id.0 as usize;
+                buffers[at].get_or_insert_with(|| PlanBuffer::new(allocator, plan.buffers[at], rows));
+            }
+        }
+        let bytes = ops.iter().map(|ops| partials_bytes(ops, rows, sequence.n_ctx)).max().unwrap_or(0);
+        let partials = allocator.buffer("attention partials", bytes, STORAGE);
+        let tokens = tokens.clone();
+        Lowering { gpu, plan, weights, sequence, rows, tokens, buffers, partials, drafts: Vec::new() }
+    }
+
+    /// The buffer `id`, which some operation uses.
+    pub(crate) fn buffer(&self, id: BufferId) -> PlanBuffer {
+        self.buffers[id.0 as usize].clone().expect("every buffer of the operations was made")
+    }
+
+    /// Uploads the parameters and binds everything.
+    pub(crate) fn steps(&mut self, allocator: &mut Allocator, ops: &[Op]) -> Result<Vec<Step>> {
+        for op in ops {
+            self.lower(op)?;
+        }
+        let drafts = std::mem::take(&mut self.drafts);
+        let mut slots = vec![0; drafts.len() * SLOT as usize];
+        for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(&drafts) {
+            slot[..draft.params.len()].copy_from_slice(&draft.params);
+        }
+        let uniforms = allocator.filled("parameters", &slots, UNIFORM);
+        Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(self.gpu, draft, &uniforms, i)).collect())
+    }
+
+    fn push<P: Pod>(&mut self, kernel: Kernel, params: P, bindings: Vec<(u32, wgpu::Buffer)>, grid: Grid) {
+        self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid });
+    }
+
+    fn lower(&mut self, op: &Op) -> Result<()> {
+        match *op {
+            Op::Embed { weight, out, scale } => self.embed(weight, out, scale),
+            Op::RmsNorm { x, weight, out, accumulate, eps } => self.rms_norm(x, weight, out, accumulate, eps),
+            Op::MatMul { weight, x, out, out_offset, accumulate } => {
+                self.matmul(weight, x, out, out_offset, accumulate);
+            }
+            Op::RopeAppend { .. } => return self.rope_append(op),
+            Op::Attention { qkv, out, heads, layer } => self.attention(qkv, out, heads, layer),
+            Op::GatedActivation { gate_up, out, activation } => self.gated_activation(gate_up, out, activation),
+            Op::Sample { logits } => self.sample(logits),
+        }
+        Ok(())
+    }
+
+    fn embed(&mut self, weight: WeightId, out: BufferId, scale: f32) {
+        let (weights, out) = (self.weights, self.buffer(out));
+        let matrix = weights.matrix(weight);
+        let layout = &matrix.layout;
+        for part in &matrix.parts {
+            let planes = PlaneParams::of(layout, part);
+            let params = params::Embed {
+                zero: 0,
+                width: layout.k as u32,
+                segments: layout.segments.count as u32,
+                segment_len: layout.segments.len as u32,
+                first_row: part.first_row as u32,
+                rows: part.rows as u32,
+                scale,
+                quants_stride: planes.quants_stride,
+                high_offset: planes.high_offset,
+                high_stride: planes.high_stride,
+                scales_offset: planes.scales_offset,
+                scales_stride: planes.scales_stride,
+                supers_offset: planes.supers_offset,
+                supers_stride: planes.supers_stride,
+            };
+            let bindings = vec![
+                (2, part.quants.clone()),
+                (3, part.planes.clone()),
+                (4, self.tokens.clone()),
+                (10, out.f32().clone()),
+            ];
+            let grid = Grid::Rows { x: layout.k.div_ceil(256) as u32 };
+            self.push(Kernel::Embed(layout.kind), params, bindings, grid);
+        }
+    }
+
+    fn rms_norm(&mut self, x: BufferId, weight: WeightId, out: BufferId, accumulate: bool, eps: f32) {
+        let out = self.buffer(out);
+        let (segments, segment_len) = out.segments();
+        let width = out.width();
+        let params = params::RmsNorm {
+            zero: 0,
+            width: width as u32,
+            segments,
+            segment_len,
+            eps,
+            inverse_width: 1.0 / width as f32,
+        };
+        let (output, mut bindings) = out.output(accumulate);
+        bindings.extend([(2, self.buffer(x).f32().clone()), (3, self.weights.vector(weight).clone())]);
+        self.push(Kernel::RmsNorm(output), params, bindings, Grid::Rows { x: 1 });
+    }
+
+    fn matmul(&mut self, weight: WeightId, x: BufferId, out: BufferId, out_offset: usize, accumulate: bool) {
+        let (weights, x, out) = (self.weights, self.buffer(x), self.buffer(out));
+        let matrix = weights.matrix(weight);
+        let layout = &matrix.layout;
+        let tile = if self.rows == 1 { 1 } else { PREFILL_TILE };
+        let rows_a_group = (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP);
+        for part in &matrix.parts {
+            let planes = PlaneParams::of(layout, part);
+            let params = params::MatMul {
+                zero: 0,
+                rows: part.rows as u32,
+                blocks: layout.segments.blocks as u32,
+                segments: layout.segments.count as u32,
+                segment_len: layout.segments.len as u32,
+                rows_a_group: rows_a_group as u32,
+                out_offset: (out_offset + part.first_row) as u32,
+                out_width: out.width() as u32,
+                accumulate: u32::from(accumulate),
+                quants_stride: planes.quants_stride,
+                high_offset: planes.high_offset,
+                high_stride: planes.high_stride,
+                scales_offset: planes.scales_offset,
+                scales_stride: planes.scales_stride,
+                supers_offset: planes.supers_offset,
+                supers_stride: planes.supers_stride,
+            };
+            let mut bindings = vec![(2, part.quants.clone()), (3, part.planes.clone()), (10, out.f32().clone())];
+            match &x {
+                PlanBuffer::F32 { values, .. } => bindings.push((4, values.clone())),
+                PlanBuffer::Q8 { q, s, .. } => bindings.extend([(4, q.clone()), (5, s.clone())]),
+            }
+            let grid = Grid::tiles(part.rows.div_ceil(rows_a_group) as u32, tile);
+            self.push(Kernel::MatMul { kind: layout.kind, tile }, params, bindings, grid);
+        }
+    }
+
+    fn rope_append(&mut self, op: &Op) -> Result<()> {
+        let Op::RopeAppend { qkv, q_norm, k_norm, eps, rope, kind, heads, q_scale, layer } = *op else {
+            unreachable!("called for this operation");
+        };
+        if heads.head_dim > MAX_HEAD_DIM || heads.head_dim % 8 != 0 {
+            return Err(Error::BadOption {
+                option: "head dimension",
+                found: heads.head_dim.to_string(),
+                expected: "a multiple of 8, at most 256, on this backend",
+            });
+        }
+        let params = params::RopeAppend {
+            zero: 0,
+            n_heads: heads.n_heads as u32,
+            n_kv_heads: heads.n_kv_heads as u32,
+            head_dim: heads.head_dim as u32,
+            n_pairs: self.plan.ropes[rope].frequencies.len() as u32,
+            neox: u32::from(kind == RopeKind::Neox),
+            norm_q: u32::from(q_norm.is_some()),
+            norm_k: u32::from(k_norm.is_some()),
+            eps,
+            inverse_dim: 1.0 / heads.head_dim as f32,
+            q_scale,
+        };
+        let sequence = self.sequence;
+        let norm = |id: Option<WeightId>| id.map_or(&sequence.nothing, |id| self.weights.vector(id)).clone();
+        let (keys, values) = &sequence.cache[layer];
+        let bindings = vec![
+            (1, sequence.state.clone()),
+            (2, sequence.block_table.clone()),
+            (3, self.buffer(qkv).f32().clone()),
+            (4, norm(q_norm)),
+            (5, norm(k_norm)),
+            (6, sequence.ropes[rope].clone()),
+            (7, keys.clone()),
+            (8, values.clone()),
+        ];
+        let grid = Grid::Rows { x: (heads.n_heads + 2 * heads.n_kv_heads) as u32 };
+        self.push(Kernel::RopeAppend, params, bindings, grid);
+        Ok(())
+    }
+
+    fn attention(&mut self, qkv: BufferId, out: BufferId, heads: Heads, layer: usize) {
+        let sequence = self.sequence;
+        let chunks_per_unit = chunks_per_unit(self.rows);
+        let max_units = max_units(heads.window, self.rows, sequence.n_ctx) as u32;
+        let window = heads.window.unwrap_or(0);
+        let head_groups = (heads.n_heads / heads.n_kv_heads).div_ceil(HEADS_A_GROUP);
+        let params = params::Attention {
+            zero: 0,
+            n_heads: heads.n_heads as u32,
+            n_kv_heads: heads.n_kv_heads as u32,
+            head_dim: heads.head_dim as u32,
+            head_groups: head_groups as u32,
+            window: window as u32,
+            chunks_per_unit: chunks_per_unit as u32,
+            max_units,
+        };
+        let (keys, values) = &sequence.cache[layer];
+        let bindings = vec![
+            (1, sequence.state.clone()),
+            (2, sequence.block_table.clone()),
+            (3, self.buffer(qkv).f32().clone()),
+            (4, keys.clone()),
+            (5, values.clone()),
+            (6, self.partials.clone()),
+        ];
+        let grid = Grid::Units { y: (heads.n_kv_heads * head_groups) as u32, window, chunks_per_unit };
+        self.push(Kernel::Attention, params, bindings, grid);
+
+        let out = self.buffer(out);
+        let (segments, segment_len) = out.segments();
+        let params = params::AttentionMerge {
+            zero: 0,
+            width: out.width() as u32,
+            segments,
+            segment_len,
+            n_heads: heads.n_heads as u32,
+            head_dim: heads.head_dim as u32,
+            window: window as u32,
+            chunks_per_unit: chunks_per_unit as u32,
+            max_units,
+        };
+        let (output, mut bindings) = out.output(false);
+        bindings.extend([(1, sequence.state.clone()), (2, self.partials.clone())]);
+        let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
+        self.push(Kernel::AttentionMerge(output), params, bindings, grid);
+    }
+
+    fn gated_activation(&mut self, gate_up: BufferId, out: BufferId, activation: Activation) {
+        let out = self.buffer(out);
+        let (segments, segment_len) = out.segments();
+        let params = params::GatedActivation {
+            zero: 0,
+            width: out.width() as u32,
+            segments,
+            segment_len,
+            activation: match activation {
+                Activation::Silu => 0,
+                Activation::GeluTanh => 1,
+            },
+        };
+        let (output, mut bindings) = out.output(false);
+        bindings.push((2, self.buffer(gate_up).f32().clone()));
+        let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
+        self.push(Kernel::GatedActivation(output), params, bindings, grid);
+    }
+
+    fn sample(&mut self, logits: BufferId) {
+        let sequence = self.sequence;
+        let n_vocab = self.plan.n_vocab;
+        let n_partials = n_vocab.div_ceil(LOGITS_A_GROUP) as u32;
+        let bindings = vec![
+            (1, sequence.state.clone()),
+            (2, self.buffer(logits).f32().clone()),
+            (3, sequence.candidates.clone()),
+        ];
+        let params = params::Sample { zero: 0, n_vocab: n_vocab as u32 };
+        self.push(Kernel::Sample, params, bindings, Grid::Rows { x: n_partials });
+        let bindings = vec![
+            (1, sequence.state.clone()),
+            (2, sequence.candidates.clone()),
+            (3, self.tokens.clone()),
+            (4, sequence.ring.clone()),
+        ];
+        let params = params::SampleFinish { zero: 0, n_partials };
+        self.push(Kernel::SampleFinish, params, bindings, Grid::Rows { x: 1 });
+    }
+}
+
+/// Where the planes of a part lie, in the shaders' units: u32, and vec4 for `quants_stride`.
+struct PlaneParams {
+    quants_stride: u32,
+    high_offset: u32,
+    high_stride: u32,
+    scales_offset: u32,
+    scales_stride: u32,
+    supers_offset: u32,
+    supers_stride: u32,
+}
+
+impl PlaneParams {
+    fn of(layout: &crate::quant::PlaneLayout, part: &Part) -> Self {
+        let [high, scales, supers] = plane_offsets(layout, part.rows).map(|bytes| bytes as u32 / 4);
+        PlaneParams {
+            quants_stride: layout.quants_stride as u32 / 16,
+            high_offset: high,
+            high_stride: layout.high_stride as u32 / 4,
+            scales_offset: scales,
+            scales_stride: layout.scales_stride as u32 / 4,
+            supers_offset: supers,
+            supers_stride: layout.supers_stride as u32 / 4,
+        }
+    }
+}

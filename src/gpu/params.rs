@@ -1,0 +1,156 @@
+//! Parameters of the kernels: each is the `Params` of its shader, field by field.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes a kernel's parameters take in the uniform buffer: the alignment every device allows.
+pub(crate) const SLOT: u64 = 256;
+
+/// Declares a parameter struct. The first field of all is `zero`, which `guard` needs; every field is four bytes.
+macro_rules! params {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+        pub(crate) struct $name {
+            pub(crate) zero: u32,
+            $(pub(crate) $field: $type,)*
+        }
+
+        #[cfg(test)]
+        impl $name {
+            pub(crate) const FIELDS: &[&str] = &["zero", $(stringify!($field)),*];
+        }
+    };
+}
+
+params! {
+    /// Of `embed`.
+    Embed {
+        width: u32,
+        segments: u32,
+        segment_len: u32,
+        first_row: u32,
+        rows: u32,
+        scale: f32,
+        quants_stride: u32,
+        high_offset: u32,
+        high_stride: u32,
+        scales_offset: u32,
+        scales_stride: u32,
+        supers_offset: u32,
+        supers_stride: u32,
+    }
+}
+
+params! {
+    /// Of `rms_norm`.
+    RmsNorm {
+        width: u32,
+        segments: u32,
+        segment_len: u32,
+        eps: f32,
+        inverse_width: f32,
+    }
+}
+
+params! {
+    /// Of `matmul`.
+    MatMul {
+        rows: u32,
+        blocks: u32,
+        segments: u32,
+        segment_len: u32,
+        rows_a_group: u32,
+        out_offset: u32,
+        out_width: u32,
+        accumulate: u32,
+        quants_stride: u32,
+        high_offset: u32,
+        high_stride: u32,
+        scales_offset: u32,
+        scales_stride: u32,
+        supers_offset: u32,
+        supers_stride: u32,
+    }
+}
+
+params! {
+    /// Of `rope_append`.
+    RopeAppend {
+        n_heads: u32,
+        n_kv_heads: u32,
+        head_dim: u32,
+        n_pairs: u32,
+        neox: u32,
+        norm_q: u32,
+        norm_k: u32,
+        eps: f32,
+        inverse_dim: f32,
+        q_scale: f32,
+    }
+}
+
+params! {
+    /// Of `attention`.
+    Attention {
+        n_heads: u32,
+        n_kv_heads: u32,
+        head_dim: u32,
+        head_groups: u32,
+        window: u32,
+        chunks_per_unit: u32,
+        max_units: u32,
+    }
+}
+
+params! {
+    /// Of `attention_merge`.
+    AttentionMerge {
+        width: u32,
+        segments: u32,
+        segment_len: u32,
+        n_heads: u32,
+        head_dim: u32,
+        window: u32,
+        chunks_per_unit: u32,
+        max_units: u32,
+    }
+}
+
+params! {
+    /// Of `gated_activation`.
+    GatedActivation {
+        width: u32,
+        segments: u32,
+        segment_len: u32,
+        activation: u32,
+    }
+}
+
+params! {
+    /// Of `sample`.
+    Sample {
+        n_vocab: u32,
+    }
+}
+
+params! {
+    /// Of `sample_finish`.
+    SampleFinish {
+        n_partials: u32,
+    }
+}
+
+/// What changes from token to token: `State` of `shaders/shared/state.wgsl`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+pub(crate) struct State {
+    pub(crate) position: u32,
+    pub(crate) fed: u32,
+    pub(crate) step: u32,
+    pub(crate) greedy: u32,
+    pub(crate) inverse_temperature: f32,
+    pub(crate) seed_low: u32,
+    pub(crate) seed_high: u32,
+    pub(crate) unused: u32,
+}

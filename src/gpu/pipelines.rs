@@ -1,0 +1,246 @@
+//! The kernels: which WGSL files make each, its bindings, and the compiled pipelines.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::device::Gpu;
+use crate::quant::QuantType;
+
+/// Rows of x a matmul workgroup computes while prefilling; decoding computes one.
+pub(crate) const PREFILL_TILE: u32 = 8;
+
+/// Form of an operation's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Output {
+    /// f32, replaced.
+    F32,
+    /// f32, added to.
+    Add,
+    /// int8 blocks.
+    Q8,
+}
+
+impl Output {
+    const ALL: [Output; 3] = [Output::F32, Output::Add, Output::Q8];
+
+    fn name(self) -> &'static str {
+        match self {
+            Output::F32 => "f32",
+            Output::Add => "add",
+            Output::Q8 => "q8",
+        }
+    }
+
+    fn source(self) -> &'static str {
+        match self {
+            Output::F32 => include_str!("../../shaders/shared/out_f32.wgsl"),
+            Output::Add => include_str!("../../shaders/shared/out_add.wgsl"),
+            Output::Q8 => include_str!("../../shaders/shared/out_q8.wgsl"),
+        }
+    }
+}
+
+/// A kernel in one variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kernel {
+    Embed(QuantType),
+    RmsNorm(Output),
+    MatMul { kind: QuantType, tile: u32 },
+    RopeAppend,
+    Attention,
+    AttentionMerge(Output),
+    GatedActivation(Output),
+    Sample,
+    SampleFinish,
+}
+
+const EXACT: &str = include_str!("../../shaders/shared/exact.wgsl");
+const PHILOX: &str = include_str!("../../shaders/shared/philox.wgsl");
+const STATE: &str = include_str!("../../shaders/shared/state.wgsl");
+const POSITION: &str = include_str!("../../shaders/shared/position.wgsl");
+const TREE256: &str = include_str!("../../shaders/shared/tree256.wgsl");
+const CHUNKS: &str = include_str!("../../shaders/shared/chunks.wgsl");
+const BEST: &str = include_str!("../../shaders/shared/best.wgsl");
+const EMBED: &str = include_str!("../../shaders/embed.wgsl");
+const RMS_NORM: &str = include_str!("../../shaders/rms_norm.wgsl");
+const MATMUL: &str = include_str!("../../shaders/matmul.wgsl");
+const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
+const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
+const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
+const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
+const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
+const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
+const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
+const GATED_ACTIVATION: &str = include_str!("../../shaders/gated_activation.wgsl");
+const SAMPLE: &str = include_str!("../../shaders/sample.wgsl");
+const SAMPLE_FINISH: &str = include_str!("../../shaders/sample_finish.wgsl");
+
+/// The decoder of a weight format.
+fn decoder(kind: QuantType) -> &'static str {
+    match kind {
+        QuantType::F32 => include_str!("../../shaders/quant/f32.wgsl"),
+        QuantType::F16 => include_str!("../../shaders/quant/f16.wgsl"),
+        QuantType::BF16 => include_str!("../../shaders/quant/bf16.wgsl"),
+        QuantType::Q4_0 => include_str!("../../shaders/quant/q4_0.wgsl"),
+        QuantType::Q4_1 => include_str!("../../shaders/quant/q4_1.wgsl"),
+        QuantType::Q5_0 => include_str!("../../shaders/quant/q5_0.wgsl"),
+        QuantType::Q5_1 => include_str!("../../shaders/quant/q5_1.wgsl"),
+        QuantType::Q8_0 => include_str!("../../shaders/quant/q8_0.wgsl"),
+        QuantType::Q4_K => include_str!("../../shaders/quant/q4_k.wgsl"),
+        QuantType::Q5_K => include_str!("../../shaders/quant/q5_k.wgsl"),
+        QuantType::Q6_K => include_str!("../../shaders/quant/q6_k.wgsl"),
+    }
+}
+
+/// What reads the weights of a format.
+fn weights(kind: QuantType) -> String {
+    let blocks = if kind.is_quantised() { BLOCKS } else { "" };
+    [PLANES, blocks, decoder(kind)].concat()
+}
+
+impl Kernel {
+    /// Every variant.
+    pub(crate) fn all() -> Vec<Kernel> {
+        let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
+        for output in Output::ALL {
+            all.push(Kernel::RmsNorm(output));
+        }
+        for output in [Output::F32, Output::Q8] {
+            all.extend([Kernel::AttentionMerge(output), Kernel::GatedActivation(output)]);
+        }
+        for kind in QuantType::ALL {
+            all.push(Kernel::Embed(kind));
+            all.extend([1, PREFILL_TILE].map(|tile| Kernel::MatMul { kind, tile }));
+        }
+        all
+    }
+
+    /// The operation's stem, as `Op::label`, with the helper kernels of an operation named after it.
+    pub(crate) fn stem(self) -> &'static str {
+        match self {
+            Kernel::Embed(_) => "embed",
+            Kernel::RmsNorm(_) => "rms_norm",
+            Kernel::MatMul { .. } => "matmul",
+            Kernel::RopeAppend => "rope_append",
+            Kernel::Attention => "attention",
+            Kernel::AttentionMerge(_) => "attention_merge",
+            Kernel::GatedActivation(_) => "gated_activation",
+            Kernel::Sample => "sample",
+            Kernel::SampleFinish => "sample_finish",
+        }
+    }
+
+    /// The variant's name, for example `matmul_q4_0_x8`.
+    pub(crate) fn name(self) -> String {
+        let stem = self.stem();
+        match self {
+            Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
+            Kernel::MatMul { kind, tile } => format!("{stem}_{kind:?}_x{tile}").to_lowercase(),
+            Kernel::RmsNorm(output) | Kernel::AttentionMerge(output) | Kernel::GatedActivation(output) => {
+                format!("{stem}_{}", output.name())
+            }
+            _ => stem.into(),
+        }
+    }
+
+    /// The variant's WGSL.
+    pub(crate) fn source(self) -> String {
+        match self {
+            Kernel::Embed(kind) => [EXACT, &weights(kind), EMBED].concat(),
+            Kernel::RmsNorm(output) => [EXACT, TREE256, output.source(), RMS_NORM].concat(),
+            Kernel::MatMul { kind, tile } => {
+                let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
+                let tile = format!("const TILE: u32 = {tile}u;\n");
+                [&tile, EXACT, &weights(kind), fold, MATMUL].concat()
+            }
+            Kernel::RopeAppend => [EXACT, TREE256, STATE, POSITION, ROPE_APPEND].concat(),
+            Kernel::Attention => [EXACT, STATE, POSITION, CHUNKS, ATTENTION].concat(),
+            Kernel::AttentionMerge(output) => {
+                [EXACT, STATE, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
+            }
+            Kernel::GatedActivation(output) => [EXACT, output.source(), GATED_ACTIVATION].concat(),
+            Kernel::Sample => [EXACT, PHILOX, STATE, BEST, SAMPLE].concat(),
+            Kernel::SampleFinish => [EXACT, STATE, BEST, SAMPLE_FINISH].concat(),
+        }
+    }
+}
+
+/// Name and text of every shader the backend may run.
+pub fn shader_sources() -> Vec<(String, String)> {
+    Kernel::all().into_iter().map(|k| (k.name(), k.source())).collect()
+}
+
+/// A compiled kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+}
+
+/// Compiled kernels, by variant.
+#[derive(Debug, Default)]
+pub(crate) struct Pipelines {
+    compiled: Mutex<HashMap<Kernel, Pipeline>>,
+}
+
+impl Pipelines {
+    /// The compiled kernel; compiles it on its first use.
+    pub(crate) fn get(&self, gpu: &Gpu, kernel: Kernel) -> Pipeline {
+        let mut compiled = self.compiled.lock().unwrap_or_else(|e| e.into_inner());
+        compiled.entry(kernel).or_insert_with(|| compile(gpu.device(), kernel)).clone()
+    }
+}
+
+fn compile(device: &wgpu::Device, kernel: Kernel) -> Pipeline {
+    let (name, source) = (kernel.name(), kernel.source());
+    let entries: Vec<_> = bindings(&source).into_iter().map(layout_entry).collect();
+    let layout =
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&name), entries: &entries });
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some(&name),
+        source: wgpu::ShaderSource::Wgsl(source.into()),
+    });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(&name),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(&name),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            // No kernel reads workgroup memory it has not written.
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: None,
+    });
+    Pipeline { pipeline, layout }
+}
+
+fn layout_entry((binding, ty): (u32, wgpu::BufferBindingType)) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+        count: None,
+    }
+}
+
+/// The bindings a shader declares, each on a line of its own: `@group(0) @binding(N) var<...> name: type;`.
+fn bindings(source: &str) -> Vec<(u32, wgpu::BufferBindingType)> {
+    let declared = source.lines().filter_map(|line| line.strip_prefix("@group(0) @binding("));
+    declared
+        .filter_map(|rest| {
+            let (number, rest) = rest.split_once(')')?;
+            let ty = if rest.contains("var<uniform>") {
+                wgpu::BufferBindingType::Uniform
+            } else {
+                wgpu::BufferBindingType::Storage { read_only: !rest.contains("read_write") }
+            };
+            Some((number.parse().ok()?, ty))
+        })
+        .collect()
+}

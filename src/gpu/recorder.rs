@@ -1,0 +1,122 @@
+//! Steps of a plan, ready to be encoded: pipeline, bind group, grid.
+
+use super::device::Gpu;
+use super::params::SLOT;
+use super::pipelines::Kernel;
+use super::tally::Tally;
+use crate::plan::PAGE;
+
+/// Workgroups a dimension may have.
+const MAX_GROUPS: u32 = 65535;
+
+/// How many workgroups a step has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// `[x, rows, 1]`
+    Rows { x: u32 },
+    /// `[x, y, ceil(rows / tile)]`
+    Tiles { x: u32, y: u32, tile: u32 },
+    /// `[units of the row that sees most, y, rows]`
+    Units { y: u32, window: usize, chunks_per_unit: usize },
+}
+
+impl Grid {
+    /// One workgroup for each `groups`, spread over two dimensions where one does not hold them; `tile` rows each.
+    pub(crate) fn tiles(groups: u32, tile: u32) -> Self {
+        let y = groups.div_ceil(MAX_GROUPS).max(1);
+        Grid::Tiles { x: groups.div_ceil(y), y, tile }
+    }
+
+    /// Workgroups for `rows` rows, the first at `position`.
+    fn size(self, rows: u32, position: usize) -> [u32; 3] {
+        match self {
+            Grid::Rows { x } => [x, rows, 1],
+            Grid::Tiles { x, y, tile } => [x, y, rows.div_ceil(tile)],
+            Grid::Units { y, window, chunks_per_unit } => {
+                let units = (position..position + rows as usize).map(|p| visible_units(p, window, chunks_per_unit));
+                [units.max().unwrap_or(1) as u32, y, rows]
+            }
+        }
+    }
+}
+
+/// Units of chunks the row at `position` sees; `window` 0 has no limit.
+pub(crate) fn visible_units(position: usize, window: usize, chunks_per_unit: usize) -> usize {
+    let first = if window == 0 { 0 } else { (position + 1).saturating_sub(window) };
+    position / PAGE / chunks_per_unit - first / PAGE / chunks_per_unit + 1
+}
+
+/// A step before its parameters have a place on the device.
+pub(crate) struct Draft {
+    pub(crate) kernel: Kernel,
+    /// The bytes of the kernel's `Params`.
+    pub(crate) params: Vec<u8>,
+    /// Binding numbers and buffers, all but the parameters.
+    pub(crate) bindings: Vec<(u32, wgpu::Buffer)>,
+    pub(crate) grid: Grid,
+}
+
+/// One dispatch.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pipeline: wgpu::ComputePipeline,
+    bind_group: wgpu::BindGroup,
+    grid: Grid,
+}
+
+impl Step {
+    /// Binds a draft whose parameters lie in slot `slot` of `uniforms`.
+    pub(crate) fn new(gpu: &Gpu, draft: &Draft, uniforms: &wgpu::Buffer, slot: usize) -> Self {
+        let compiled = gpu.pipelines().get(gpu, draft.kernel);
+        let params = wgpu::BufferBinding {
+            buffer: uniforms,
+            offset: slot as u64 * SLOT,
+            size: std::num::NonZeroU64::new(SLOT),
+        };
+        let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
+        for (binding, buffer) in &draft.bindings {
+            entries.push(wgpu::BindGroupEntry { binding: *binding, resource: buffer.as_entire_binding() });
+        }
+        let bind_group = gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(draft.kernel.stem()),
+            layout: &compiled.layout,
+            entries: &entries,
+        });
+        Tally::add(&gpu.tally().bind_groups_created, 1);
+        Step { pipeline: compiled.pipeline, bind_group, grid: draft.grid }
+    }
+}
+
+/// Records steps into one compute pass.
+pub(crate) struct Recorder<'e> {
+    gpu: Gpu,
+    pass: wgpu::ComputePass<'e>,
+}
+
+impl<'e> Recorder<'e> {
+    pub(crate) fn new(gpu: &Gpu, encoder: &'e mut wgpu::CommandEncoder) -> Self {
+        Recorder { gpu: gpu.clone(), pass: encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()) }
+    }
+
+    /// Records `steps` for `rows` rows, the first at `position`.
+    pub(crate) fn record(&mut self, steps: &[Step], rows: u32, position: usize) {
+        for step in steps {
+            let [x, y, z] = step.grid.size(rows, position);
+            self.pass.set_pipeline(&step.pipeline);
+            self.pass.set_bind_group(0, &step.bind_group, &[]);
+            self.pass.dispatch_workgroups(x, y, z);
+        }
+        Tally::add(&self.gpu.tally().dispatches, steps.len() as u64);
+    }
+}
+
+/// A new command encoder.
+pub(crate) fn encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
+    gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
+
+/// Submits one command buffer.
+pub(crate) fn submit(gpu: &Gpu, encoder: wgpu::CommandEncoder) {
+    gpu.queue().submit([encoder.finish()]);
+    Tally::add(&gpu.tally().submits, 1);
+}

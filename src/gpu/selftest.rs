@@ -1,0 +1,195 @@
+//! The known-answer test: a fixed micro model per weight format, decoded on the device, its bits compared with the contract's.
+//!
+//! It catches a device or driver that computes wrongly before the first word is shown.
+
+use std::sync::Arc;
+
+use super::{Gpu, GpuBackend, GpuWeights, cases};
+use crate::cpu::backend::{CpuBackend, CpuWeights};
+use crate::engine::backend::{Backend, Burst, First, WeightSink};
+use crate::engine::clock::now_ms;
+use crate::error::{Error, Result};
+use crate::gguf::{self, Source};
+use crate::micro::MicroModel;
+use crate::model::Model;
+use crate::model::load::{CancelToken, load_weights};
+use crate::quant::QuantType;
+use crate::sample::Sampling;
+
+/// Positions of the micro models' caches.
+const N_CTX: usize = 128;
+/// Tokens of the prompt: one page and a bit.
+const PROMPT: usize = 67;
+/// Logits with a larger normalised mean squared error than this are wrong, not merely rounded otherwise.
+const MAX_ERROR: f64 = 1e-3;
+
+/// The contract's answers: a hash of everything a micro model of each format gives.
+const KNOWN: [(QuantType, u64); 11] = [
+    (QuantType::F32, 0),
+    (QuantType::F16, 0),
+    (QuantType::BF16, 0),
+    (QuantType::Q4_0, 0),
+    (QuantType::Q4_1, 0),
+    (QuantType::Q5_0, 0),
+    (QuantType::Q5_1, 0),
+    (QuantType::Q8_0, 0),
+    (QuantType::Q4_K, 0),
+    (QuantType::Q5_K, 0),
+    (QuantType::Q6_K, 0),
+];
+
+/// What the test found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Whether every bit is the contract's.
+    pub exact: bool,
+    /// The first operation whose bits differ, where one was found.
+    pub first_difference: Option<String>,
+    /// Time taken, shader compilation included.
+    pub milliseconds: f64,
+}
+
+/// Tests `gpu` on the formats in `kinds`.
+///
+/// # Errors
+/// [`Error::SelfTest`] where the device's logits are wrong rather than rounded otherwise.
+pub async fn run(gpu: &Gpu, kinds: &[QuantType]) -> Result<Report> {
+    let start = now_ms();
+    let mut exact = true;
+    for &(kind, known) in KNOWN.iter().filter(|(kind, _)| kinds.contains(kind)) {
+        let found = on_gpu(gpu, kind).await?;
+        if found.hash() != known {
+            exact = false;
+            let error = found.error_against(&on_cpu(kind).await?);
+            // Not a number fails, too.
+            if !(error < MAX_ERROR) {
+                return Err(wrong(gpu, kind, error).await);
+            }
+        }
+    }
+    let first_difference = if exact { None } else { first_difference(gpu).await };
+    Ok(Report { exact, first_difference, milliseconds: now_ms() - start })
+}
+
+async fn wrong(gpu: &Gpu, kind: QuantType, error: f64) -> Error {
+    let op = first_difference(gpu).await.unwrap_or_else(|| format!("a {kind:?} model"));
+    Error::SelfTest {
+        op,
+        found: format!("logits with a normalised mean squared error of {error:.1e}"),
+        expected: format!("below {MAX_ERROR:.0e}"),
+    }
+}
+
+/// The first case of the operations' case tables whose bits differ from the CPU's.
+async fn first_difference(gpu: &Gpu) -> Option<String> {
+    let cases = cases::run_case_tables(gpu).await.ok()?;
+    cases.into_iter().find(|case| !case.equal).map(|case| format!("{} ({})", case.op, case.case))
+}
+
+/// A small model that uses every operation and window, with every block format's odd ends.
+fn micro_model(kind: QuantType) -> MicroModel {
+    MicroModel {
+        n_layers: 1,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 32,
+        ffn: 256,
+        vocab: 270,
+        n_ctx: N_CTX,
+        ..MicroModel::llama(kind)
+    }
+}
+
+/// The same for Gemma's operations: norms of heads and after each part, GELU, a window shorter than the prompt.
+fn micro_gemma(kind: QuantType) -> MicroModel {
+    MicroModel { n_layers: 1, n_heads: 4, n_kv_heads: 1, head_dim: 64, ffn: 256, vocab: 270, n_ctx: N_CTX, ..MicroModel::gemma3(kind) }
+}
+
+/// Everything the micro models gave.
+struct Answer {
+    logits: Vec<f32>,
+    ids: Vec<u32>,
+}
+
+impl Answer {
+    /// FNV-1a over the bits of the logits, then the ids.
+    fn hash(&self) -> u64 {
+        let words = self.logits.iter().map(|x| x.to_bits()).chain(self.ids.iter().copied());
+        words.flat_map(u32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// Normalised mean squared error of the logits.
+    fn error_against(&self, truth: &Answer) -> f64 {
+        let square = |x: f64| x * x;
+        let error: f64 = self.logits.iter().zip(&truth.logits).map(|(a, b)| square(f64::from(a - b))).sum();
+        error / truth.logits.iter().map(|x| square(f64::from(*x))).sum::<f64>()
+    }
+}
+
+/// A model opened and loaded into `sink`.
+async fn load(micro: MicroModel, sink: &mut impl WeightSink) -> Result<Model> {
+    let file = gguf::open(Source::memory("self-test", micro.bytes())).await?;
+    let model = Model::open(&file).await?;
+    load_weights(&file, &model.weights, sink, &mut |_| {}, &CancelToken::default()).await?;
+    Ok(model)
+}
+
+/// Prefills in two chunks, reads logits, decodes greedily, then draws.
+async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
+    let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| i * 53 % 256).collect();
+    let (first, second) = prompt.split_at(60.min(backend.max_chunk()));
+    backend.feed(first, 0).await?;
+    backend.feed(second, first.len()).await?;
+    backend.head(second.len() - 1).await?;
+    answer.logits.extend(backend.read_logits().await?);
+    let drawn = Sampling { temperature: 0.8, seed: 42 };
+    for (first, position, steps, sampling) in
+        [(First::FromLogits, PROMPT, 3, Sampling::GREEDY), (First::FromState, PROMPT + 2, 3, drawn)]
+    {
+        answer.ids.extend(backend.burst(Burst { first, position, steps, sampling, stop_ids: &[] }).await?);
+    }
+    answer.logits.extend(backend.read_logits().await?);
+    Ok(())
+}
+
+async fn on_gpu(gpu: &Gpu, kind: QuantType) -> Result<Answer> {
+    let mut answer = Answer { logits: Vec::new(), ids: Vec::new() };
+    for micro in [micro_model(kind), micro_gemma(kind)] {
+        let mut weights = GpuWeights::new(gpu);
+        let model = load(micro, &mut weights).await?;
+        ask(&mut GpuBackend::new(gpu, Arc::new(model.plan), weights, N_CTX).await?, &mut answer).await?;
+    }
+    Ok(answer)
+}
+
+async fn on_cpu(kind: QuantType) -> Result<Answer> {
+    let mut answer = Answer { logits: Vec::new(), ids: Vec::new() };
+    for micro in [micro_model(kind), micro_gemma(kind)] {
+        let mut weights = CpuWeights::default();
+        let model = load(micro, &mut weights).await?;
+        ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1), &mut answer).await?;
+    }
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_answers_are_the_cpu_backends() {
+        let found = KNOWN.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind)).unwrap().hash()));
+        let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
+        assert_eq!(found, KNOWN, "the contract's answers are\n    {shown}");
+    }
+
+    #[test]
+    fn one_changed_bit_changes_the_hash() {
+        let mut answer = Answer { logits: vec![1.0, 2.0], ids: vec![3] };
+        let before = answer.hash();
+        answer.logits[1] = f32::from_bits(answer.logits[1].to_bits() ^ 1);
+        assert_ne!(answer.hash(), before);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a sequence keeps on the device: its state, its cache, the ring of drawn tokens.
+
+use super::buffers::{Allocator, STORAGE};
+use super::device::Gpu;
+use super::ops::LOGITS_A_GROUP;
+use super::params::State;
+use crate::error::{Error, Result};
+use crate::plan::{PAGE, Plan};
+
+/// Drawn tokens the ring holds: steps of one submit at most.
+pub(crate) const RING: usize = 256;
+
+/// Buffers of one sequence and the tables its kernels read.
+pub(crate) struct Sequence {
+    pub(crate) n_ctx: usize,
+    /// One [`State`].
+    pub(crate) state: wgpu::Buffer,
+    /// Physical page of each logical page.
+    pub(crate) block_table: wgpu::Buffer,
+    /// Keys and values by layer.
+    pub(crate) cache: Vec<(wgpu::Buffer, wgpu::Buffer)>,
+    /// `[n_ctx, pairs, 2]` by variant.
+    pub(crate) ropes: Vec<wgpu::Buffer>,
+    /// The best candidates of the sampler's workgroups: order key, token id.
+    pub(crate) candidates: wgpu::Buffer,
+    /// Drawn tokens of a submit, by step.
+    pub(crate) ring: wgpu::Buffer,
+    /// The token the next decode step feeds.
+    pub(crate) token: wgpu::Buffer,
+    /// Bound where an operation has no weight.
+    pub(crate) nothing: wgpu::Buffer,
+}
+
+impl Sequence {
+    /// An empty sequence of at most `n_ctx` positions.
+    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, plan: &Plan, n_ctx: usize) -> Result<Self> {
+        let n_pages = n_ctx.div_ceil(PAGE);
+        let identity: Vec<u32> = (0..n_pages as u32).collect();
+        let mut cache = Vec::new();
+        for shape in &plan.layers {
+            let bytes = (n_pages * shape.page_len() * 2) as u64;
+            if bytes > gpu.max_binding() {
+                let limit = (gpu.max_binding() as usize / (shape.page_len() * 2)) * PAGE;
+                return Err(Error::ContextFull { needed: n_ctx, limit });
+            }
+            cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));
+        }
+        let ropes = plan.ropes.iter().map(|table| {
+            allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_pages * PAGE)), STORAGE)
+        });
+        Ok(Sequence {
+            n_ctx,
+            ropes: ropes.collect(),
+            state: allocator.buffer("state", size_of::<State>() as u64, STORAGE),
+            block_table: allocator.filled("block table", bytemuck::cast_slice(&identity), STORAGE),
+            cache,
+            candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
+            ring: allocator.buffer("ring", (RING * 4) as u64, STORAGE),
+            token: allocator.buffer("token", 4, STORAGE),
+            nothing: allocator.buffer("nothing", 16, STORAGE),
+        })
+    }
+}
