@@ -1,4 +1,5 @@
 //! The shared WGSL functions against their Rust twins on a real device: equality of bits over a million inputs each.
+#![cfg(not(target_arch = "wasm32"))]
 
 use blueshift::numerics::{self, philox};
 use wgpu::util::DeviceExt;

@@ -137,7 +137,7 @@ fn fast_two_sum(a: f32, b: f32) -> vec2<f32> {
 fn two_sum(a: f32, b: f32) -> vec2<f32> {
     let hi = guard(a + b);
     let b_in = guard(hi - a);
-    return vec2<f32>(hi, guard(a - (hi - b_in)) + (b - b_in));
+    return vec2<f32>(hi, guard(a - (hi - b_in)) + guard(b - b_in));
 }
 
 // a * b as a pair.
@@ -370,7 +370,7 @@ fn exact_gelu_erf(x: f32) -> f32 {
     let q3 = MILLS_3 + guard(v * q4);
     let q2 = MILLS_2 + guard(v * q3);
     let q1 = MILLS_1 + guard(v * q2);
-    let q0 = MILLS_0 + guard(v * q1);
+    let q0 = guard(MILLS_0 + guard(v * q1));
     let s = fast_two_sum(MILLS_MID, q0);
     let ps = two_product(e.p[0], s[0]);
     let ps_lo = (ps[1] + guard(e.p[0] * s[1])) + guard(e.p[1] * s[0]);

@@ -3,6 +3,7 @@
 mod backend;
 mod buffers;
 mod device;
+mod floor;
 mod ops;
 mod params;
 mod pipelines;

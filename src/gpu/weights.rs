@@ -26,7 +26,6 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) layout: PlaneLayout,
-    pub(crate) rows: usize,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -116,7 +115,7 @@ impl WeightSink for GpuWeights {
             let planes = self.allocator.buffer(what, others as u64, STORAGE);
             parts.push(Part { first_row, rows, quants, planes });
         }
-        self.matrices[at] = Some(Matrix { layout: *layout, rows: desc.rows, parts });
+        self.matrices[at] = Some(Matrix { layout: *layout, parts });
         self.allocator.check()
     }
 
