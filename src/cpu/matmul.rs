@@ -1,11 +1,13 @@
 //! `out[r, j] = weight[j] · x[r] (+ residual)` (docs/numerics.md, "Dot products").
 //!
-//! `dot` is the specification; the vector paths in `dot/` give the same bits.
+//! `dot_row` is the specification; the vector paths in `dot/` give the same bits.
 
+use super::dot;
 use super::matrix::PackedMatrix;
 use super::pool::Pool;
 use super::quantise::Q8Rows;
-use crate::numerics::segments::MAX_SEGMENTS;
+use crate::numerics::round::round_sig;
+use crate::numerics::segments::tree32;
 use crate::quant::{Decode, PlaneLayout, PlanesRef, QuantType, codec};
 
 /// The right-hand side of a product.
@@ -41,17 +43,38 @@ pub fn matmul(
     out_offset: usize,
     pool: &Pool,
 ) {
+    matmul_on(dot::paths().next(), w, x, residual, out, out_stride, out_offset, pool);
+}
+
+/// `matmul` on a given path; `None` is the specification itself.
+fn matmul_on(
+    path: Option<&dot::Path>,
+    w: &PackedMatrix,
+    x: Activations<'_>,
+    residual: Residual<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+    out_offset: usize,
+    pool: &Pool,
+) {
     let rows = rows_of(w.layout(), x);
+    if rows == 0 {
+        return;
+    }
     let mut products = vec![0.0; w.rows() * rows];
     let chunk = w.rows().div_ceil(4 * pool.threads()).next_multiple_of(16);
-    pool.for_chunks(&mut products, chunk * rows.max(1), |i, products| {
-        for (j, products) in products.chunks_exact_mut(rows).enumerate() {
-            let row = w.planes().row(w.layout(), i * chunk + j);
-            for (r, product) in products.iter_mut().enumerate() {
-                *product = dot(w.layout(), &row, x, r);
+    if let Some(path) = path {
+        let (kernel, x) = (path.kernel(w.layout().kind), dot::Prepared::new(w.layout(), x, rows));
+        // SAFETY: `paths` gave a path that this processor has; `x` was prepared for this layout.
+        pool.for_chunks(&mut products, chunk * rows, |i, out| unsafe { kernel(w, &x, i * chunk, out) });
+    } else {
+        pool.for_chunks(&mut products, chunk * rows, |i, out| {
+            for (j, out) in out.chunks_exact_mut(rows).enumerate() {
+                let row = w.planes().row(w.layout(), i * chunk + j);
+                out.iter_mut().enumerate().for_each(|(r, out)| *out = dot_row(w.layout(), &row, x, r));
             }
-        }
-    });
+        });
+    }
     for r in 0..rows {
         let first = r * out_stride + out_offset;
         let out = &mut out[first..first + w.rows()];
@@ -81,9 +104,9 @@ fn rows_of(layout: &PlaneLayout, x: Activations<'_>) -> usize {
 }
 
 /// One weight row times row `r` of the activations: the specification of every product.
-pub(crate) fn dot(layout: &PlaneLayout, row: &PlanesRef<'_>, x: Activations<'_>, r: usize) -> f32 {
+fn dot_row(layout: &PlaneLayout, row: &PlanesRef<'_>, x: Activations<'_>, r: usize) -> f32 {
     let segments = layout.segments;
-    let mut lanes = [0.0; MAX_SEGMENTS];
+    let mut lanes = [0.0; 32];
     for (s, acc) in lanes[..segments.count].iter_mut().enumerate() {
         for i in (0..segments.len).map(|t| t * segments.count + s) {
             *acc = match x {
@@ -92,7 +115,7 @@ pub(crate) fn dot(layout: &PlaneLayout, row: &PlanesRef<'_>, x: Activations<'_>,
             };
         }
     }
-    tree(&lanes)
+    tree32(&lanes)
 }
 
 /// The term of the block at place `i` of a weight row and block `at` of the activations.
@@ -131,20 +154,186 @@ pub(crate) fn rounded(kind: QuantType, x: f32) -> f32 {
     }
 }
 
-/// `x` rounded to `n` significant bits, ties to even; finite below 2^127.
-fn round_sig(x: f32, n: u32) -> f32 {
-    let (bits, drop) = (x.to_bits(), 24 - n);
-    let rounded = bits.wrapping_add((1 << (drop - 1)) - 1 + (bits >> drop & 1));
-    f32::from_bits(rounded >> drop << drop)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The sum of adjacent pairs, five times.
-fn tree(lanes: &[f32; MAX_SEGMENTS]) -> f32 {
-    let mut v = *lanes;
-    for width in [16, 8, 4, 2, 1] {
-        for i in 0..width {
-            v[i] = v[2 * i] + v[2 * i + 1];
+    /// A stream of words that looks random.
+    struct Words(u32);
+
+    impl Words {
+        fn next(&mut self) -> u32 {
+            self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            self.0 ^ self.0 >> 15
+        }
+
+        fn uniform(&mut self) -> f32 {
+            (self.next() >> 8) as f32 / (1 << 23) as f32 - 1.0
         }
     }
-    v[0]
+
+    /// Random rows whose scales are about `scale`.
+    fn matrix(kind: QuantType, k: usize, rows: usize, scale: f32) -> PackedMatrix {
+        let mut words = Words(k as u32 + rows as u32);
+        let mut bytes: Vec<u8> = (0..rows * kind.row_bytes(k)).map(|_| (words.next() >> 9) as u8).collect();
+        for block in bytes.chunks_exact_mut(kind.block_bytes()) {
+            let value = words.uniform() * scale;
+            let half = half::f16::from_f32(value).to_le_bytes();
+            match kind {
+                QuantType::F32 => block.copy_from_slice(&value.to_le_bytes()),
+                QuantType::BF16 => block.copy_from_slice(&value.to_le_bytes()[2..]),
+                QuantType::Q6_K => block[208..].copy_from_slice(&half),
+                _ => block[..2].copy_from_slice(&half),
+            }
+            if matches!(kind, QuantType::Q4_1 | QuantType::Q5_1 | QuantType::Q4_K | QuantType::Q5_K) {
+                block[2..4].copy_from_slice(&half::f16::from_f32(words.uniform() * scale).to_le_bytes());
+            }
+        }
+        let mut matrix = PackedMatrix::zeroed(PlaneLayout::new(kind, k).unwrap(), rows);
+        matrix.fill_rows(0, &bytes);
+        matrix
+    }
+
+    fn q8_rows(k: usize, rows: usize, scale: f32) -> Q8Rows {
+        let (mut x, mut words) = (Q8Rows::zeroed(k, rows), Words(7));
+        for i in 0..x.d.len() {
+            if x.segments.block(i % x.segments.places()) >= x.segments.blocks {
+                continue;
+            }
+            x.d[i] = words.uniform().abs() * scale;
+            let q = &mut x.q[i * 32..][..32];
+            q.iter_mut().for_each(|q| *q = (words.uniform() * 127.9) as i8);
+            x.sum[i] = q.iter().map(|&q| i32::from(q)).sum();
+        }
+        x
+    }
+
+    /// Both kinds of activations of the same shape.
+    fn activations(k: usize, rows: usize, scale: f32) -> (Q8Rows, Vec<f32>) {
+        let mut words = Words(11);
+        (q8_rows(k, rows, scale), (0..k * rows).map(|_| words.uniform() * scale).collect())
+    }
+
+    fn fitting<'a>(kind: QuantType, (q8, f32s): &'a (Q8Rows, Vec<f32>)) -> Activations<'a> {
+        if kind.is_quantised() { Activations::Q8(q8) } else { Activations::F32(f32s) }
+    }
+
+    fn product(path: Option<&dot::Path>, w: &PackedMatrix, x: Activations<'_>, rows: usize, pool: &Pool) -> Vec<u32> {
+        let mut out = vec![0.0; w.rows() * rows];
+        matmul_on(path, w, x, Residual::None, &mut out, w.rows(), 0, pool);
+        out.iter().map(|v| v.to_bits()).collect()
+    }
+
+    /// One block; fewer than, and just more than a vector of segments; P = 18, 19; padding (37 blocks); several steps.
+    const WIDTHS: [usize; 10] = [32, 64, 96, 512, 576, 608, 1184, 1536, 2048, 2560];
+
+    #[test]
+    fn vector_paths_give_the_bits_of_the_specification() {
+        let pool = Pool::serial();
+        for kind in QuantType::ALL {
+            for k in WIDTHS.into_iter().chain([37 * 256]) {
+                if PlaneLayout::new(kind, k).is_err() {
+                    continue;
+                }
+                for (w_rows, rows, scale) in [(1, 1, 1.0), (17, 2, 1e-3), (3, 3, 6e4), (2, 9, 0.0)] {
+                    let w = matrix(kind, k, w_rows, scale);
+                    let x = activations(k, rows, if scale == 0.0 { 0.0 } else { 1.0 / scale });
+                    let expected = product(None, &w, fitting(kind, &x), rows, &pool);
+                    for path in dot::paths() {
+                        let found = product(Some(path), &w, fitting(kind, &x), rows, &pool);
+                        assert_eq!(found, expected, "{} {kind:?} k = {k}, {w_rows} x {rows}", path.name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neither_threads_nor_neighbouring_rows_change_bits() {
+        let k = 1536;
+        for kind in QuantType::ALL {
+            let (w, x) = (matrix(kind, k, 70, 0.1), activations(k, 5, 1.0));
+            let all = product(dot::paths().next(), &w, fitting(kind, &x), 5, &Pool::serial());
+            assert_eq!(product(dot::paths().next(), &w, fitting(kind, &x), 5, &Pool::new(3)), all, "{kind:?}");
+            let q8 = &x.0;
+            let places = q8.segments.places();
+            let last = (
+                Q8Rows {
+                    segments: q8.segments,
+                    q: q8.q[4 * places * 32..].to_vec(),
+                    d: q8.d[4 * places..].to_vec(),
+                    sum: q8.sum[4 * places..].to_vec(),
+                },
+                x.1[4 * k..].to_vec(),
+            );
+            let alone = product(dot::paths().next(), &w, fitting(kind, &last), 1, &Pool::serial());
+            assert_eq!(alone, all[4 * 70..], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn products_are_close_to_those_of_dequantised_numbers() {
+        for kind in QuantType::ALL {
+            let k = 2560;
+            let (w, x) = (matrix(kind, k, 3, 0.1), activations(k, 1, 1.0));
+            let found = product(None, &w, fitting(kind, &x), 1, &Pool::serial());
+            let segments = x.0.segments;
+            let x_value = |i: usize| match kind.is_quantised() {
+                true => {
+                    f64::from(x.0.d[segments.place(i / 32)]) * f64::from(x.0.q[segments.place(i / 32) * 32 + i % 32])
+                }
+                false => f64::from(x.1[i]),
+            };
+            for (j, found) in found.iter().enumerate() {
+                let mut weights = vec![0.0; k];
+                w.dequantise_row(j, &mut weights);
+                let products = weights.iter().enumerate().map(|(i, &w)| f64::from(w) * x_value(i));
+                let (sum, size) = products.fold((0.0, 0.0), |(s, a), p| (s + p, a + p.abs()));
+                let error = (f64::from(f32::from_bits(*found)) - sum).abs();
+                // F16 rounds activations to 12 bits.
+                assert!(error <= size * 3e-4, "{kind:?} row {j}: {found} against {sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn residuals_and_places_in_the_output() {
+        let (w, x) = (matrix(QuantType::Q4_1, 64, 3, 0.1), activations(64, 2, 1.0));
+        let x = fitting(QuantType::Q4_1, &x);
+        let pool = Pool::serial();
+        let plain: Vec<f32> = product(None, &w, x, 2, &pool).into_iter().map(f32::from_bits).collect();
+        let old: Vec<f32> = (0..14).map(|i| i as f32).collect();
+        for (residual, keeps) in [(Residual::None, 0.0), (Residual::Out, 1.0), (Residual::From(&old.clone()), 1.0)] {
+            let mut out = old.clone();
+            matmul(&w, x, residual, &mut out, 7, 2, &pool);
+            for i in 0..14 {
+                let expected = match i % 7 {
+                    2..5 => plain[i / 7 * 3 + i % 7 - 2] + keeps * old[i],
+                    _ => old[i],
+                };
+                assert_eq!(out[i], expected, "{residual:?} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "prints a table of speeds"]
+    fn speed() {
+        let pool = Pool::new(2);
+        for kind in QuantType::ALL {
+            for (k, rows) in [(576, 49152), (1536, 24576), (2560, 16384)] {
+                let Ok(layout) = PlaneLayout::new(kind, k) else { continue };
+                let (w, x) = (matrix(kind, k, rows, 0.1), activations(k, 1, 1.0));
+                let (bytes, mut out) = (rows * layout.row_bytes(), vec![0.0; rows]);
+                let best = (0..10)
+                    .map(|_| {
+                        let start = std::time::Instant::now();
+                        matmul(&w, fitting(kind, &x), Residual::None, &mut out, rows, 0, &pool);
+                        start.elapsed().as_secs_f64()
+                    })
+                    .fold(f64::MAX, f64::min);
+                println!("{kind:?} {rows} x {k}: {:.1} GB/s", bytes as f64 / best * 1e-9);
+            }
+        }
+    }
 }

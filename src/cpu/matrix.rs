@@ -3,7 +3,7 @@
 use crate::quant::{PlaneLayout, Planes, PlanesMut, PlanesRef, dequantise_packed_row, repack_rows};
 
 /// Bytes after the last row of a plane that a vector load may touch.
-const SLACK: usize = 1024;
+const SLACK: usize = 2048;
 
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]

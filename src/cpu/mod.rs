@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod backend;
+mod dot;
 pub mod gated_activation;
 pub mod kv;
 pub mod matmul;
