@@ -1,5 +1,6 @@
 //! blueshift decodes GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
 
+pub mod chat;
 pub mod error;
 pub mod gguf;
 pub mod micro;
