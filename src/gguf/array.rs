@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::cursor::{Cursor, Parse};
-use super::metadata::ValueType;
+use super::value::ValueType;
 
 /// Nesting allowed for arrays of arrays.
 const MAX_DEPTH: usize = 4;

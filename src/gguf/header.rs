@@ -12,7 +12,7 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 /// Most metadata pairs of a file.
 const MAX_KEYS: u64 = 16_384;
 /// Most tensors of a file.
-const MAX_TENSORS: u64 = 65_536;
+const MAX_TENSORS: u64 = 16_384;
 /// Fewest bytes of a pair: key length, one byte of key, type, one byte of value.
 const MIN_PAIR_BYTES: u64 = 14;
 /// Fewest bytes of an entry of the tensor table: name length, one byte of name, one dimension, type, offset.

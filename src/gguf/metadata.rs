@@ -3,169 +3,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::array::{Array, read_array};
+use super::array::Array;
 use super::cursor::{Cursor, Parse};
+use super::value::Value;
 use crate::error::{Error, Result};
 
 /// Longest key, in bytes (the specification's limit).
 const MAX_KEY_BYTES: usize = 65_535;
 /// Most layers a per-layer value is expanded to.
 const MAX_LAYERS: usize = 65_536;
-/// Characters of a string shown in an error.
-const SHOWN_CHARS: usize = 40;
-
-/// GGUF's types of metadata values; the discriminants are its codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum ValueType {
-    U8 = 0,
-    I8 = 1,
-    U16 = 2,
-    I16 = 3,
-    U32 = 4,
-    I32 = 5,
-    F32 = 6,
-    Bool = 7,
-    String = 8,
-    Array = 9,
-    U64 = 10,
-    I64 = 11,
-    F64 = 12,
-}
-
-/// Every type, its name and its size in bytes; 0 where the size varies.
-const VALUE_TYPES: [(ValueType, &str, u64); 13] = [
-    (ValueType::U8, "u8", 1),
-    (ValueType::I8, "i8", 1),
-    (ValueType::U16, "u16", 2),
-    (ValueType::I16, "i16", 2),
-    (ValueType::U32, "u32", 4),
-    (ValueType::I32, "i32", 4),
-    (ValueType::F32, "f32", 4),
-    (ValueType::Bool, "booleans", 1),
-    (ValueType::String, "strings", 0),
-    (ValueType::Array, "arrays", 0),
-    (ValueType::U64, "u64", 8),
-    (ValueType::I64, "i64", 8),
-    (ValueType::F64, "f64", 8),
-];
-
-impl ValueType {
-    pub(super) fn id(self) -> u32 {
-        self as u32
-    }
-
-    pub(super) fn from_id(id: u32) -> Option<Self> {
-        VALUE_TYPES.get(id as usize).map(|t| t.0)
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        VALUE_TYPES[self as usize].1
-    }
-
-    /// Bytes of a value, where they do not depend on it.
-    pub(super) fn fixed_size(self) -> Option<u64> {
-        Some(VALUE_TYPES[self as usize].2).filter(|size| *size > 0)
-    }
-
-    /// Fewest bytes a value takes.
-    pub(super) fn min_size(self) -> u64 {
-        match self {
-            Self::String => 8,
-            Self::Array => 12,
-            fixed => VALUE_TYPES[fixed as usize].2,
-        }
-    }
-
-    pub(super) fn read(c: &mut Cursor) -> Parse<Self> {
-        let at = c.pos();
-        let id = c.u32()?;
-        Self::from_id(id).ok_or_else(|| c.malformed(at, format!("value type {id}, expected 0 to 12")).into())
-    }
-}
-
-/// A metadata value. Integers are widened, arrays stay encoded until read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// An unsigned integer of 8 to 64 bits.
-    Uint(u64),
-    /// A signed integer of 8 to 64 bits.
-    Int(i64),
-    /// A float of 32 bits.
-    F32(f32),
-    /// A float of 64 bits.
-    F64(f64),
-    /// A boolean.
-    Bool(bool),
-    /// Text; bytes that are not UTF-8 have become U+FFFD.
-    String(String),
-    /// An array.
-    Array(Array),
-}
-
-impl Value {
-    /// Text for error messages, with long strings cut.
-    pub fn describe(&self) -> String {
-        match self {
-            Self::Uint(v) => v.to_string(),
-            Self::Int(v) => v.to_string(),
-            Self::F32(v) => format!("{v:?}"),
-            Self::F64(v) => format!("{v:?}"),
-            Self::Bool(v) => v.to_string(),
-            Self::String(v) => match v.char_indices().nth(SHOWN_CHARS) {
-                Some((end, _)) => format!("the string {:?}...", &v[..end]),
-                None => format!("the string {v:?}"),
-            },
-            Self::Array(v) => v.describe(),
-        }
-    }
-
-    /// The value as a `u64`, where it is an integer that fits.
-    pub fn as_u64(&self) -> Option<u64> {
-        match *self {
-            Self::Uint(v) => Some(v),
-            Self::Int(v) => u64::try_from(v).ok(),
-            _ => None,
-        }
-    }
-
-    /// The value as a finite `f32`, where it is a float.
-    pub fn as_f32(&self) -> Option<f32> {
-        match *self {
-            Self::F32(v) => Some(v),
-            Self::F64(v) => Some(v as f32),
-            _ => None,
-        }
-        .filter(|v| v.is_finite())
-    }
-
-    /// The value, where it is an array.
-    pub fn as_array(&self) -> Option<&Array> {
-        match self {
-            Self::Array(v) => Some(v),
-            _ => None,
-        }
-    }
-
-    fn read(c: &mut Cursor) -> Parse<Self> {
-        Ok(match ValueType::read(c)? {
-            ValueType::U8 => Self::Uint(c.u8()?.into()),
-            ValueType::I8 => Self::Int((c.u8()? as i8).into()),
-            ValueType::U16 => Self::Uint(c.u16()?.into()),
-            ValueType::I16 => Self::Int((c.u16()? as i16).into()),
-            ValueType::U32 => Self::Uint(c.u32()?.into()),
-            ValueType::I32 => Self::Int((c.u32()? as i32).into()),
-            ValueType::F32 => Self::F32(f32::from_bits(c.u32()?)),
-            ValueType::Bool => Self::Bool(c.u8()? != 0),
-            ValueType::String => Self::String(String::from_utf8_lossy(c.byte_string()?).into_owned()),
-            ValueType::Array => Self::Array(read_array(c)?),
-            ValueType::U64 => Self::Uint(c.u64()?),
-            ValueType::I64 => Self::Int(c.u64()? as i64),
-            ValueType::F64 => Self::F64(f64::from_bits(c.u64()?)),
-        })
-    }
-}
-
 /// Key-value pairs of a file.
 ///
 /// Each accessor has an `opt_` twin that gives `None` where the key is missing. Both fail with `BadValue` where the
@@ -253,10 +99,11 @@ impl Metadata {
             .ok_or_else(|| Error::MissingKey { key: key.into(), expected: "a count, or a count for each layer" })
     }
 
-    /// Like `usize_per_layer`, `None` where the key is missing.
+    /// Like `usize_per_layer`, `None` where the key is missing or its array is empty.
     pub fn opt_usize_per_layer(&self, key: &str, n_layers: usize) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let expanded = match value {
+            Value::Array(array) if array.is_empty() => return Ok(None),
             Value::Array(array) if array.len == n_layers => array.usizes().map(Iterator::collect),
             Value::Array(_) => None,
             scalar if n_layers <= MAX_LAYERS => {
@@ -296,4 +143,96 @@ pub(super) fn read_metadata(c: &mut Cursor, n: usize) -> Parse<Metadata> {
         metadata.insert(key, Value::read(c)?);
     }
     Ok(metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::ValueType;
+    use super::*;
+
+    fn array(kind: ValueType, len: usize, bytes: &[u8]) -> Value {
+        Value::Array(Array { element_type: kind.id(), len, bytes: bytes.into() })
+    }
+
+    fn sample() -> Metadata {
+        let mut m = Metadata::default();
+        m.insert("uint", Value::Uint(300));
+        m.insert("int", Value::Int(300));
+        m.insert("negative", Value::Int(-1));
+        m.insert("huge", Value::Uint(1 << 32));
+        m.insert("double", Value::F64(0.5));
+        m.insert("nan", Value::F32(f32::NAN));
+        m.insert("text", Value::String("é".repeat(50)));
+        m.insert("u16s", array(ValueType::U16, 2, &[1, 0, 0xff, 0xff]));
+        m.insert("i8s", array(ValueType::I8, 2, &[1, 0xff]));
+        m.insert("bools", array(ValueType::Bool, 2, &[0, 1]));
+        m.insert("empty", array(ValueType::String, 0, &[]));
+        m
+    }
+
+    #[test]
+    fn integers_of_any_width() {
+        let m = sample();
+        let cases: [(&str, Option<u32>); 6] = [
+            ("uint", Some(300)),
+            ("int", Some(300)),
+            ("negative", None),
+            ("huge", None),
+            ("double", None),
+            ("text", None),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(m.u32(key).ok(), expected, "{key}");
+            assert_eq!(m.usize(key).ok(), m.u64(key).ok().map(|v| v as usize), "{key}");
+        }
+        assert_eq!(m.u64("huge").ok(), Some(1 << 32));
+    }
+
+    #[test]
+    fn missing_and_wrong() {
+        let m = sample();
+        assert!(matches!(m.f32("none"), Err(Error::MissingKey { .. })));
+        assert!(matches!(m.opt_f32("none"), Ok(None)));
+        assert!(matches!(m.opt_f32("nan"), Err(Error::BadValue { .. })));
+        assert_eq!(m.f32("double").ok(), Some(0.5));
+        let error = m.opt_bool("text").expect_err("text is no boolean").to_string();
+        assert!(error.contains("é\"..., expected a boolean"), "{error}");
+    }
+
+    #[test]
+    fn arrays_by_kind() {
+        let m = sample();
+        let u32s = |key| m.u32s(key).ok().map(Vec::from_iter);
+        let i32s = |key| m.i32s(key).ok().map(Vec::from_iter);
+        assert_eq!(u32s("u16s"), Some(vec![1, 65_535]));
+        assert_eq!(u32s("i8s"), None);
+        assert_eq!(i32s("i8s"), Some(vec![1, -1]));
+        assert_eq!(u32s("bools"), None);
+        assert_eq!(m.bools("bools").ok().map(Vec::from_iter), Some(vec![false, true]));
+        assert_eq!((u32s("empty"), i32s("empty")), (Some(vec![]), Some(vec![])));
+        assert_eq!(m.f32s("empty").ok().map(Iterator::count), Some(0));
+        assert!(m.f32s("u16s").is_err());
+        assert!(m.strings("u16s").is_err());
+    }
+
+    #[test]
+    fn per_layer_values() {
+        let m = sample();
+        assert_eq!(m.usize_per_layer("uint", 3).ok(), Some(vec![300; 3]));
+        assert_eq!(m.usize_per_layer("u16s", 2).ok(), Some(vec![1, 65_535]));
+        assert!(m.usize_per_layer("u16s", 3).is_err());
+        assert!(m.usize_per_layer("i8s", 2).is_err());
+        assert!(m.usize_per_layer("uint", usize::MAX).is_err());
+        for absent in ["none", "empty"] {
+            assert!(matches!(m.opt_usize_per_layer(absent, 2), Ok(None)), "{absent}");
+        }
+    }
+
+    #[test]
+    fn arrays_built_by_hand_do_not_panic() {
+        let short = Array { element_type: ValueType::String.id(), len: 1 << 40, bytes: vec![255; 9] };
+        assert_eq!(short.strings().map(Iterator::count), Some(0));
+        let unknown = Array { element_type: 77, len: 3, bytes: vec![] };
+        assert!(unknown.u32s().is_none());
+    }
 }

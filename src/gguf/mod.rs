@@ -15,10 +15,12 @@ mod open;
 mod shards;
 mod source;
 mod tensor;
+mod value;
 
 pub use array::Array;
 pub use header::Header;
-pub use metadata::{Metadata, Value};
+pub use metadata::Metadata;
 pub use open::{GgufFile, open, open_with};
 pub use source::Source;
 pub use tensor::TensorInfo;
+pub use value::Value;

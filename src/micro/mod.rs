@@ -6,6 +6,7 @@
 
 mod blocks;
 mod model;
+mod presets;
 mod rng;
 mod tokenizer;
 pub mod writer;

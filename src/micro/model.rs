@@ -35,9 +35,10 @@ impl Arch {
 pub struct MicroModel {
     /// The architecture.
     pub arch: Arch,
-    /// Type of the matrices in the layers; their rows must be multiples of its block.
+    /// Type of the matrices in the layers. Where a row is no multiple of 256, a type with such blocks falls back as
+    /// llama.cpp's quantiser does.
     pub quant: QuantType,
-    /// Type of the embedding and of the output matrix.
+    /// Type of the embedding and of the output matrix; falls back, too.
     pub head_quant: QuantType,
     /// Layers.
     pub n_layers: usize,
@@ -88,66 +89,6 @@ enum Fill {
 }
 
 impl MicroModel {
-    /// A Llama of two layers, width 256: every block format fits its rows.
-    pub fn llama(quant: QuantType) -> Self {
-        Self {
-            arch: Arch::Llama,
-            quant,
-            head_quant: quant,
-            n_layers: 2,
-            d: 256,
-            n_heads: 8,
-            n_kv_heads: 2,
-            head_dim: 32,
-            ffn: 512,
-            vocab: 512,
-            n_ctx: 512,
-            tied: true,
-            rope_theta: 10_000.0,
-            rope_factor: None,
-            window: 0,
-            eps: 1e-5,
-            seed: 1,
-        }
-    }
-
-    /// A Llama with Llama 3's RoPE factors and an output matrix of its own.
-    pub fn llama3(quant: QuantType) -> Self {
-        Self {
-            tied: false,
-            rope_theta: 500_000.0,
-            rope_factor: Some(32.0),
-            head_dim: 64,
-            n_heads: 4,
-            ..Self::llama(quant)
-        }
-    }
-
-    /// SmolLM2's width and head layout: 576, three query heads a key head. Not for blocks of 256.
-    pub fn smol(quant: QuantType) -> Self {
-        Self { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 768, rope_theta: 100_000.0, ..Self::llama(quant) }
-    }
-
-    /// A very small Llama, width 96, three query heads a key head. Not for blocks of 256.
-    pub fn tiny(quant: QuantType) -> Self {
-        Self { d: 96, n_heads: 6, n_kv_heads: 2, head_dim: 16, ffn: 160, vocab: 300, ..Self::llama(quant) }
-    }
-
-    /// A Gemma 3 of seven layers: six local ones of a short window, and one that sees all (the sixth).
-    pub fn gemma3(quant: QuantType) -> Self {
-        Self {
-            arch: Arch::Gemma3,
-            n_layers: 7,
-            n_heads: 4,
-            n_kv_heads: 1,
-            head_dim: 64,
-            rope_theta: 1_000_000.0,
-            window: 32,
-            eps: 1e-6,
-            ..Self::llama(quant)
-        }
-    }
-
     /// Tokens written.
     fn n_vocab(&self) -> usize {
         self.vocab.max(MIN_VOCAB)
@@ -301,9 +242,73 @@ impl Tensor {
 }
 
 fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
-    Tensor { name: name.into(), dims: vec![k, rows], kind, fill: Fill::Matrix }
+    Tensor { name: name.into(), dims: vec![k, rows], kind: fitting(kind, k), fill: Fill::Matrix }
+}
+
+/// The type a matrix with rows of `k` weights gets when `kind` is asked for.
+fn fitting(kind: QuantType, k: usize) -> QuantType {
+    let smaller = match kind {
+        QuantType::Q4_K => QuantType::Q5_0,
+        QuantType::Q5_K => QuantType::Q5_1,
+        QuantType::Q6_K => QuantType::Q8_0,
+        other => other,
+    };
+    if k.is_multiple_of(kind.block_len()) { kind } else { smaller }
 }
 
 fn norm(name: &str, n: usize) -> Tensor {
     Tensor { name: name.into(), dims: vec![n], kind: QuantType::F32, fill: Fill::Norm }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::{GgufFile, Source, open};
+
+    fn opened(model: &MicroModel) -> GgufFile {
+        pollster::block_on(open(Source::memory("micro", model.bytes()))).expect("a valid file")
+    }
+
+    #[test]
+    fn every_preset_opens_in_every_type() {
+        for quant in QuantType::ALL {
+            let (llama, llama3) = (MicroModel::llama(quant), MicroModel::llama3(quant));
+            let (smol, tiny, gemma3) = (MicroModel::smol(quant), MicroModel::tiny(quant), MicroModel::gemma3(quant));
+            for model in [llama, llama3, smol, tiny, gemma3] {
+                let header = opened(&model).header;
+                assert_eq!(header.tensors().len(), model.tensors().len(), "{model:?}");
+                assert_eq!(header.require("blk.1.ffn_down.weight").expect("there").kind, fitting(quant, model.ffn));
+                assert_eq!(header.tensor("output.weight").is_none(), model.tied);
+                let tokens = header.metadata.strings("tokenizer.ggml.tokens").expect("a vocabulary").count();
+                assert_eq!(tokens, model.vocab);
+            }
+        }
+    }
+
+    #[test]
+    fn same_description_same_bytes() {
+        let model = MicroModel::tiny(QuantType::Q5_1);
+        assert_eq!(model.bytes(), model.bytes());
+        assert_ne!(model.bytes(), MicroModel { seed: 2, ..model.clone() }.bytes());
+    }
+
+    #[test]
+    fn weights_have_the_wanted_deviation() {
+        let file = opened(&MicroModel::llama(QuantType::F32));
+        let info = file.header.require("blk.0.attn_q.weight").expect("there");
+        let bytes = file.tensor_bytes(info).expect("in memory");
+        let weights: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let n = weights.len() as f32;
+        let mean = weights.iter().sum::<f32>() / n;
+        let square = weights.iter().map(|w| w * w).sum::<f32>() / n;
+        assert!(mean.abs() < 1e-3, "{mean}");
+        assert!((square * info.row_len() as f32 - 1.0).abs() < 0.02, "{square}");
+    }
+
+    #[test]
+    fn rope_factors_blend_from_one_to_the_factor() {
+        let factors = MicroModel::llama3(QuantType::F32).rope_factors();
+        assert_eq!((factors.len(), factors[0], factors[31]), (32, 1.0, 32.0));
+        assert!(factors.windows(2).all(|w| w[0] <= w[1]), "{factors:?}");
+    }
 }
