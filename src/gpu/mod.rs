@@ -2,6 +2,7 @@
 
 mod backend;
 mod buffers;
+pub mod cases;
 mod device;
 mod floor;
 mod ops;
@@ -9,11 +10,12 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+pub mod selftest;
 mod sequence;
 mod tally;
 mod weights;
 
 pub use backend::GpuBackend;
 pub use device::{AdapterSummary, Gpu, list_adapters};
-pub use pipelines::shader_sources;
+pub use pipelines::{ShaderPatch, shader_sources};
 pub use weights::GpuWeights;

@@ -158,6 +158,11 @@ impl<'a> Lowering<'a> {
         self.buffers[id.0 as usize].clone().expect("every buffer of the operations was made")
     }
 
+    /// The buffers that were made, by id.
+    pub(crate) fn into_buffers(self) -> Vec<Option<PlanBuffer>> {
+        self.buffers
+    }
+
     /// Uploads the parameters and binds everything.
     pub(crate) fn steps(&mut self, allocator: &mut Allocator, ops: &[Op]) -> Result<Vec<Step>> {
         for op in ops {
