@@ -4,7 +4,8 @@ use wasm_bindgen::prelude::*;
 
 use super::error::to_js;
 use super::json;
-use crate::gpu::{Gpu, run_case_tables as run_on, shader_sources as sources};
+use crate::gpu::cases::run_case_tables as run_on;
+use crate::gpu::{Gpu, shader_sources as sources};
 
 /// Every shader as the browser gets it: `[{name, source}]` as JSON.
 #[wasm_bindgen]
