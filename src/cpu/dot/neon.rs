@@ -1,5 +1,7 @@
 //! NEON: groups of four blocks, one a vector.
 
+#![allow(unused_unsafe, reason = "which operations are safe differs between architectures")]
+
 use core::arch::aarch64::*;
 
 use super::isa::Isa;

@@ -1,5 +1,7 @@
 //! WebAssembly SIMD: groups of four blocks, one a vector. Present where the crate is built with `simd128`.
 
+#![allow(unused_unsafe, reason = "which operations are safe differs between architectures")]
+
 use core::arch::wasm32::*;
 
 use super::isa::Isa;
