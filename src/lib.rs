@@ -1,5 +1,6 @@
 //! blueshift decodes GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
 
+pub mod chat;
 pub mod cpu;
 pub mod engine;
 pub mod error;
@@ -12,5 +13,7 @@ pub mod plan;
 pub mod quant;
 pub mod sample;
 pub mod tokenizer;
+#[cfg(target_arch = "wasm32")]
+pub mod web;
 
 pub use error::{Error, Result};

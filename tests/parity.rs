@@ -18,7 +18,7 @@ fn bits(logits: Vec<f32>) -> Vec<u32> {
 
 /// Ids that look random and are inside the vocabulary.
 fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
-    (0..n as u64).map(|i| ((i * 0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
 }
 
 fn generate(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> Vec<u32> {

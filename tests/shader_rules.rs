@@ -132,6 +132,7 @@ fn planted_violations_are_found() {
         (Rule::Builtin, "data[0] = unpack4x8snorm(i).x;"),
         (Rule::Builtin, "data[0] = (mat2x2<f32>(x, y, x, y) * vec2<f32>(x, y)).x;"),
         (Rule::Reduction, "data[0] = subgroupAdd(x);"),
+        (Rule::Reduction, "data[0] = subgroupMax(x);"),
         (Rule::Fusion, "data[0] = x * y + x;"),
         (Rule::Fusion, "data[0] = x - x * y;"),
         (Rule::Fusion, "data[0] += x * y;"),

@@ -173,7 +173,9 @@ function isAtEnd() {
 }
 
 function ending(stopReason) {
-  return stopReason === 'length' ? 'The answer reached the most tokens allowed.' : 'Ready.';
+  if (stopReason === 'max_tokens') return 'The answer reached the most tokens allowed.';
+  if (stopReason === 'context_full') return 'The model can read no more; start a new chat.';
+  return 'Ready.';
 }
 
 function setBusy(busy) {

@@ -16,6 +16,7 @@ export type {
   LoadProgress,
   Message,
   ModelInfo,
+  StopReason,
   Timings,
 } from './types.js';
 

@@ -68,6 +68,8 @@ export interface GenerateOptions {
 /** Where the time went. */
 export interface Timings {
   readonly promptTokens: number;
+  /** Of these, read before and still in the cache. */
+  readonly cachedTokens: number;
   /** Time to read the prompt. */
   readonly prefillMs: number;
   /** Time from the request to the first token. */
@@ -78,10 +80,12 @@ export interface Timings {
   readonly decodeMs: number;
 }
 
+/** Why a generation ended: the model's end token, a text of `stop`, `maxTokens`, or a full context. */
+export type StopReason = 'eos' | 'stop_string' | 'max_tokens' | 'context_full';
+
 export interface GenerationResult {
   readonly text: string;
   readonly ids: readonly number[];
-  /** Why it ended, such as `eos`, `length` or `stop`. */
-  readonly stopReason: string;
+  readonly stopReason: StopReason;
   readonly timings: Timings;
 }

@@ -77,7 +77,7 @@ async function generate(
       await breathe();
       if (isCancelled()) throw new DOMException('the generation was cancelled', 'AbortError');
       const next = await model.next(generation);
-      if (next === undefined) return { ...whole, ...JSON.parse(generation.finish()) };
+      if (next === undefined) return { ...whole, ...JSON.parse(generation.finish() ?? '{}') };
       const piece: Piece = JSON.parse(next);
       whole.ids.push(...piece.ids);
       whole.text += piece.text;

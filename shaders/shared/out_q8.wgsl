@@ -30,7 +30,7 @@ fn emit(row: u32, lane: u32, first: u32, values: vec4<f32>) {
         d = 0x7fc00000u;
     } else if amax >= SMALLEST {
         d = bitcast<u32>(bitcast<f32>(amax) * bitcast<f32>(ONE_127TH));
-        let r = 127.0 * exact_recip(bitcast<f32>(amax));
+        let r = guard(127.0 * exact_recip(bitcast<f32>(amax)));
         q = clamp(vec4<i32>(round(values * r)), vec4<i32>(-127), vec4<i32>(127));
     }
     lane_sum[lane] = q.x + q.y + q.z + q.w;

@@ -179,7 +179,7 @@ impl CpuBackend {
         let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
         let pool = Pool::new(threads);
-        let adapter = format!("{} threads, {}", pool.threads(), "scalar");
+        let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         CpuBackend {
             info: BackendInfo { backend: "cpu", adapter },
             single: Buffers::new(&plan, 1),

@@ -36,7 +36,7 @@ impl Default for GenerateOptions {
 }
 
 /// Most steps of one burst.
-pub const MAX_BURST: usize = 64;
+const MAX_BURST: usize = 64;
 
 impl GenerateOptions {
     fn check(&self) -> Result<()> {

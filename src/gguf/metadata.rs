@@ -99,10 +99,11 @@ impl Metadata {
             .ok_or_else(|| Error::MissingKey { key: key.into(), expected: "a count, or a count for each layer" })
     }
 
-    /// Like `usize_per_layer`, `None` where the key is missing.
+    /// Like `usize_per_layer`, `None` where the key is missing or its array is empty.
     pub fn opt_usize_per_layer(&self, key: &str, n_layers: usize) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let expanded = match value {
+            Value::Array(array) if array.is_empty() => return Ok(None),
             Value::Array(array) if array.len == n_layers => array.usizes().map(Iterator::collect),
             Value::Array(_) => None,
             scalar if n_layers <= MAX_LAYERS => {
@@ -222,7 +223,9 @@ mod tests {
         assert!(m.usize_per_layer("u16s", 3).is_err());
         assert!(m.usize_per_layer("i8s", 2).is_err());
         assert!(m.usize_per_layer("uint", usize::MAX).is_err());
-        assert!(matches!(m.opt_usize_per_layer("none", 2), Ok(None)));
+        for absent in ["none", "empty"] {
+            assert!(matches!(m.opt_usize_per_layer(absent, 2), Ok(None)), "{absent}");
+        }
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::device::Gpu;
+use super::floor;
 use super::ops::{Lowering, PlanBuffer};
 use super::params::State;
 use super::pipelines::PREFILL_TILE;
 use super::readback;
 use super::recorder::{Recorder, Step, encoder, submit};
 use super::sequence::{RING, Sequence};
-use super::tally;
 use super::weights::GpuWeights;
 use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First};
 use crate::error::{Error, Result};
@@ -273,11 +273,16 @@ impl Backend for GpuBackend {
     }
 
     fn counters(&self) -> Counters {
-        tally::since(self.gpu.tally().counters(), self.baseline)
+        self.gpu.tally().counters() - self.baseline
     }
 }
 
 impl GpuBackend {
+    /// Measures the device at its best: bytes a second of streaming reads, seconds of an empty dependent dispatch.
+    pub async fn measure_floor(&self) -> Result<(f64, f64)> {
+        floor::measure(&self.gpu).await
+    }
+
     /// Bytes of one row of the hidden state.
     fn hidden_bytes(&self) -> u64 {
         self.decode.hidden.row_bytes()

@@ -2,12 +2,15 @@
 
 mod backend;
 mod buffers;
+pub mod cases;
 mod device;
+mod floor;
 mod ops;
 mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+pub mod selftest;
 mod sequence;
 mod tally;
 mod weights;

@@ -158,6 +158,11 @@ impl<'a> Lowering<'a> {
         self.buffers[id.0 as usize].clone().expect("every buffer of the operations was made")
     }
 
+    /// The buffers that were made, by id.
+    pub(crate) fn into_buffers(self) -> Vec<Option<PlanBuffer>> {
+        self.buffers
+    }
+
     /// Uploads the parameters and binds everything.
     pub(crate) fn steps(&mut self, allocator: &mut Allocator, ops: &[Op]) -> Result<Vec<Step>> {
         for op in ops {
@@ -389,11 +394,8 @@ impl<'a> Lowering<'a> {
         let sequence = self.sequence;
         let n_vocab = self.plan.n_vocab;
         let n_partials = n_vocab.div_ceil(LOGITS_A_GROUP) as u32;
-        let bindings = vec![
-            (1, sequence.state.clone()),
-            (2, self.buffer(logits).f32().clone()),
-            (3, sequence.candidates.clone()),
-        ];
+        let bindings =
+            vec![(1, sequence.state.clone()), (2, self.buffer(logits).f32().clone()), (3, sequence.candidates.clone())];
         let params = params::Sample { zero: 0, n_vocab: n_vocab as u32 };
         self.push(Kernel::Sample, params, bindings, Grid::Rows { x: n_partials });
         let bindings = vec![

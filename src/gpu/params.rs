@@ -141,6 +141,13 @@ params! {
     }
 }
 
+params! {
+    /// Of `stream_read`.
+    StreamRead {
+        reads: u32,
+    }
+}
+
 /// What changes from token to token: `State` of `shaders/shared/state.wgsl`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]

@@ -52,6 +52,8 @@ pub(crate) enum Kernel {
     GatedActivation(Output),
     Sample,
     SampleFinish,
+    StreamRead,
+    Empty,
 }
 
 const EXACT: &str = include_str!("../../shaders/shared/exact.wgsl");
@@ -74,6 +76,8 @@ const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl")
 const GATED_ACTIVATION: &str = include_str!("../../shaders/gated_activation.wgsl");
 const SAMPLE: &str = include_str!("../../shaders/sample.wgsl");
 const SAMPLE_FINISH: &str = include_str!("../../shaders/sample_finish.wgsl");
+const STREAM_READ: &str = include_str!("../../shaders/stream_read.wgsl");
+const EMPTY: &str = include_str!("../../shaders/empty.wgsl");
 
 /// The decoder of a weight format.
 fn decoder(kind: QuantType) -> &'static str {
@@ -102,6 +106,7 @@ impl Kernel {
     /// Every variant.
     pub(crate) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
+        all.extend([Kernel::StreamRead, Kernel::Empty]);
         for output in Output::ALL {
             all.push(Kernel::RmsNorm(output));
         }
@@ -127,6 +132,8 @@ impl Kernel {
             Kernel::GatedActivation(_) => "gated_activation",
             Kernel::Sample => "sample",
             Kernel::SampleFinish => "sample_finish",
+            Kernel::StreamRead => "stream_read",
+            Kernel::Empty => "empty",
         }
     }
 
@@ -161,6 +168,8 @@ impl Kernel {
             Kernel::GatedActivation(output) => [EXACT, output.source(), GATED_ACTIVATION].concat(),
             Kernel::Sample => [EXACT, PHILOX, STATE, BEST, SAMPLE].concat(),
             Kernel::SampleFinish => [EXACT, STATE, BEST, SAMPLE_FINISH].concat(),
+            Kernel::StreamRead => STREAM_READ.into(),
+            Kernel::Empty => EMPTY.into(),
         }
     }
 }

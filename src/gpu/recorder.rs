@@ -68,11 +68,8 @@ impl Step {
     /// Binds a draft whose parameters lie in slot `slot` of `uniforms`.
     pub(crate) fn new(gpu: &Gpu, draft: &Draft, uniforms: &wgpu::Buffer, slot: usize) -> Self {
         let compiled = gpu.pipelines().get(gpu, draft.kernel);
-        let params = wgpu::BufferBinding {
-            buffer: uniforms,
-            offset: slot as u64 * SLOT,
-            size: std::num::NonZeroU64::new(SLOT),
-        };
+        let params =
+            wgpu::BufferBinding { buffer: uniforms, offset: slot as u64 * SLOT, size: std::num::NonZeroU64::new(SLOT) };
         let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
         for (binding, buffer) in &draft.bindings {
             entries.push(wgpu::BindGroupEntry { binding: *binding, resource: buffer.as_entire_binding() });

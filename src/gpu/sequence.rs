@@ -45,9 +45,10 @@ impl Sequence {
             }
             cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));
         }
-        let ropes = plan.ropes.iter().map(|table| {
-            allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_pages * PAGE)), STORAGE)
-        });
+        let ropes = plan
+            .ropes
+            .iter()
+            .map(|table| allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_pages * PAGE)), STORAGE));
         Ok(Sequence {
             n_ctx,
             ropes: ropes.collect(),

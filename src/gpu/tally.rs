@@ -33,15 +33,3 @@ impl Tally {
         }
     }
 }
-
-/// What happened between two readings.
-pub(crate) fn since(now: Counters, then: Counters) -> Counters {
-    Counters {
-        submits: now.submits - then.submits,
-        dispatches: now.dispatches - then.dispatches,
-        maps: now.maps - then.maps,
-        bytes_read: now.bytes_read - then.bytes_read,
-        buffers_created: now.buffers_created - then.buffers_created,
-        bind_groups_created: now.bind_groups_created - then.bind_groups_created,
-    }
-}

@@ -26,7 +26,6 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) layout: PlaneLayout,
-    pub(crate) rows: usize,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -43,6 +42,8 @@ pub struct GpuWeights {
     matrices: Vec<Option<Matrix>>,
     vectors: Vec<Option<wgpu::Buffer>>,
     unflushed: u64,
+    /// Bytes a buffer may have.
+    max_part: u64,
 }
 
 impl GpuWeights {
@@ -54,7 +55,13 @@ impl GpuWeights {
             matrices: Vec::new(),
             vectors: Vec::new(),
             unflushed: 0,
+            max_part: gpu.max_binding(),
         }
+    }
+
+    /// Splits matrices into smaller parts than the device asks for.
+    pub(crate) fn set_max_part(&mut self, bytes: Option<u64>) {
+        self.max_part = bytes.unwrap_or(u64::MAX).min(self.gpu.max_binding());
     }
 
     /// Waits until every allocation is known to have succeeded.
@@ -97,16 +104,16 @@ impl GpuWeights {
     }
 }
 
-/// Rows a part may have so that none of its buffers exceeds `max_binding`.
-fn rows_a_part(layout: &PlaneLayout, max_binding: u64) -> usize {
+/// Rows a part may have so that none of its buffers exceeds `max_part`.
+fn rows_a_part(layout: &PlaneLayout, max_part: u64) -> usize {
     let others = layout.high_stride + layout.scales_stride + layout.supers_stride;
-    (max_binding as usize / layout.quants_stride.max(others)).max(1)
+    (max_part as usize / layout.quants_stride.max(others)).max(1)
 }
 
 impl WeightSink for GpuWeights {
     fn allocate(&mut self, id: WeightId, desc: &WeightDesc, layout: &PlaneLayout) -> Result<()> {
         let at = self.grow(id);
-        let step = rows_a_part(layout, self.gpu.max_binding());
+        let step = rows_a_part(layout, self.max_part);
         let mut parts = Vec::new();
         for first_row in (0..desc.rows).step_by(step) {
             let rows = step.min(desc.rows - first_row);
@@ -116,7 +123,7 @@ impl WeightSink for GpuWeights {
             let planes = self.allocator.buffer(what, others as u64, STORAGE);
             parts.push(Part { first_row, rows, quants, planes });
         }
-        self.matrices[at] = Some(Matrix { layout: *layout, rows: desc.rows, parts });
+        self.matrices[at] = Some(Matrix { layout: *layout, parts });
         self.allocator.check()
     }
 

@@ -9,7 +9,7 @@ use crate::quant::QuantType;
 const SQRT_3: f32 = 1.732_050_8;
 
 /// Appends a row of `k` random weights of deviation `std` and zero mean.
-pub(super) fn push_row(rng: &mut Rng, kind: QuantType, k: usize, std: f32, out: &mut Vec<u8>) {
+pub(crate) fn push_row(rng: &mut Rng, kind: QuantType, k: usize, std: f32, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + kind.row_bytes(k), 0);
     for block in out[start..].chunks_exact_mut(kind.block_bytes()) {

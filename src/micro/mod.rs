@@ -4,10 +4,10 @@
 //! a download. The same description gives the same bytes. Weights have zero mean and a deviation of `1 / sqrt(K)`, K
 //! being the length of a row, so that activations stay finite through any depth.
 
-mod blocks;
+pub(crate) mod blocks;
 mod model;
 mod presets;
-mod rng;
+pub(crate) mod rng;
 mod tokenizer;
 pub mod writer;
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use wasm_bindgen::JsValue;
 
 use crate::chat::Message;
-use crate::engine::{self, BackendChoice, GenerateOptions};
+use crate::engine::{self, BackendChoice, GenerateOptions, StopReason};
 use crate::error::Error;
 
 use super::error::to_js;
@@ -52,8 +52,19 @@ impl From<Backend> for BackendChoice {
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Prompt {
-    Chat { messages: Vec<Message> },
+    Chat { messages: Vec<ChatMessage> },
     Raw { text: String },
+}
+
+#[derive(Deserialize)]
+pub(super) struct ChatMessage {
+    role: String,
+    content: String,
+}
+
+/// The messages as the chat template takes them.
+pub(super) fn messages(messages: Vec<ChatMessage>) -> Vec<Message> {
+    messages.into_iter().map(|m| Message { role: m.role, content: m.content }).collect()
 }
 
 #[derive(Deserialize)]
@@ -110,7 +121,7 @@ pub(super) struct Piece<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finish {
-    stop_reason: String,
+    stop_reason: StopReason,
     timings: Timings,
 }
 
@@ -118,6 +129,7 @@ pub(super) struct Finish {
 #[serde(rename_all = "camelCase")]
 struct Timings {
     prompt_tokens: usize,
+    cached_tokens: usize,
     prefill_ms: f64,
     first_token_ms: f64,
     decode_tokens: usize,
@@ -129,11 +141,12 @@ impl From<&engine::Finish> for Finish {
         let t = &finish.timings;
         let timings = Timings {
             prompt_tokens: t.prompt_tokens,
+            cached_tokens: t.cached_tokens,
             prefill_ms: t.prefill_ms,
             first_token_ms: t.first_token_ms,
             decode_tokens: t.decode_tokens,
             decode_ms: t.decode_ms,
         };
-        Self { stop_reason: finish.stop_reason.to_string(), timings }
+        Self { stop_reason: finish.stop_reason, timings }
     }
 }

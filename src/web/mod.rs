@@ -8,8 +8,9 @@ mod json;
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
 
-use crate::engine::{self, CancelToken, Engine, Progress};
+use crate::engine::{self, Engine, LoadOptions};
 use crate::gguf::Source;
+use crate::model::load::Progress;
 
 use error::to_js;
 
@@ -21,7 +22,6 @@ pub fn start() {
 
 /// A loaded model.
 #[wasm_bindgen]
-#[derive(Debug)]
 pub struct Model {
     engine: Engine,
 }
@@ -53,11 +53,11 @@ impl Model {
             // A throwing callback must not stop a load.
             let _ = on_progress.call3(&JsValue::NULL, &bytes, &total, &JsValue::from(p.tensor));
         };
-        let options = engine::LoadOptions {
+        let options = LoadOptions {
             backend: options.backend.into(),
             n_ctx: options.context_length,
             progress: Some(Box::new(progress)),
-            cancel: CancelToken::default(),
+            ..LoadOptions::default()
         };
         let engine = Engine::load(source, options).await.map_err(to_js)?;
         Ok(Self { engine })
@@ -69,11 +69,8 @@ impl Model {
     }
 
     /// The token ids of a text as a raw prompt.
-    ///
-    /// # Errors
-    /// Where the vocabulary cannot express the text.
-    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, JsValue> {
-        self.engine.raw_prompt(text).map_err(to_js)
+    pub fn tokenize(&self, text: &str) -> Vec<u32> {
+        self.engine.raw_prompt(text)
     }
 
     /// Begins a generation. `prompt` is `{messages}` or `{text}`, `options` is `{maxTokens, temperature, seed, stop}`,
@@ -81,13 +78,13 @@ impl Model {
     ///
     /// # Errors
     /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
-    pub fn start(&mut self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
+    pub fn start(&self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
         let ids = match json::read(prompt)? {
-            json::Prompt::Chat { messages } => self.engine.chat_prompt(&messages),
+            json::Prompt::Chat { messages } => self.engine.chat_prompt(&json::messages(messages)).map_err(to_js)?,
             json::Prompt::Raw { text } => self.engine.raw_prompt(&text),
         };
         let options: json::Generate = json::read(options)?;
-        let inner = self.engine.start(ids.map_err(to_js)?, options.into()).map_err(to_js)?;
+        let inner = self.engine.start(&ids, options.into()).map_err(to_js)?;
         Ok(Generation { inner })
     }
 
@@ -103,15 +100,14 @@ impl Model {
 
 /// A generation under way.
 #[wasm_bindgen]
-#[derive(Debug)]
 pub struct Generation {
     inner: engine::Generation,
 }
 
 #[wasm_bindgen]
 impl Generation {
-    /// Why it ended and where the time went, `{stopReason, timings}` as JSON.
-    pub fn finish(&self) -> String {
-        json::write(&json::Finish::from(self.inner.finish()))
+    /// Why it ended and where the time went, `{stopReason, timings}` as JSON, or `undefined` before its end.
+    pub fn finish(&self) -> Option<String> {
+        self.inner.finish().map(|finish| json::write(&json::Finish::from(finish)))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use naga::{
     BinaryOperator, Block, Expression, Function, Handle, Literal, MathFunction, Module, ScalarKind, Span, Statement,
-    SubgroupOperation, TypeInner,
+    TypeInner,
     valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator},
 };
 
@@ -96,13 +96,16 @@ fn exact_lines(source: &str) -> Vec<bool> {
     covered
 }
 
+/// A function's marks of its result, and what breaks a rule inside.
+type Outcome = (Marks, Vec<Violation>);
+
 struct Scanner<'a> {
     module: &'a Module,
     info: &'a ModuleInfo,
     source: &'a str,
     exact: Vec<bool>,
-    /// By function and marks of its arguments: the result's marks and what breaks a rule inside.
-    known: HashMap<(Handle<Function>, Vec<Marks>), (Marks, Vec<Violation>)>,
+    /// By function and marks of its arguments.
+    known: HashMap<(Handle<Function>, Vec<Marks>), Outcome>,
 }
 
 impl Scanner<'_> {
@@ -118,7 +121,7 @@ impl Scanner<'_> {
             .collect()
     }
 
-    fn function(&mut self, handle: Handle<Function>, marks: &[Marks]) -> (Marks, Vec<Violation>) {
+    fn function(&mut self, handle: Handle<Function>, marks: &[Marks]) -> Outcome {
         let key = (handle, marks.to_vec());
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -166,7 +169,7 @@ impl<'s, 'a: 's> Walk<'s, 'a> {
     }
 
     /// Passes over the function until nothing changes: a variable's marks may reach expressions before its store.
-    fn finish(mut self) -> (Marks, Vec<Violation>) {
+    fn finish(mut self) -> Outcome {
         loop {
             let before = (self.marks.clone(), self.locals.clone(), self.returned);
             self.found.clear();
@@ -358,10 +361,8 @@ impl<'s, 'a: 's> Walk<'s, 'a> {
             Statement::Atomic { value, .. } if self.is_float(*value) => {
                 self.report(line, Rule::Reduction, "an atomic on floats");
             }
-            Statement::SubgroupCollectiveOperation { op, argument, .. } => {
-                if self.is_float(*argument) && !matches!(op, SubgroupOperation::Min | SubgroupOperation::Max) {
-                    self.report(line, Rule::Reduction, format!("a subgroup's {op:?} on floats"));
-                }
+            Statement::SubgroupCollectiveOperation { op, argument, .. } if self.is_float(*argument) => {
+                self.report(line, Rule::Reduction, format!("a subgroup's {op:?} on floats"));
             }
             _ => {}
         }

@@ -54,7 +54,7 @@ test('a file loads, generates and reports', options, async () => {
   assert.equal(got.again.text, got.text);
   assert.deepEqual(got.streamed, got.first.ids);
   assert.equal(got.first.ids[0], 7042);
-  assert.equal(got.first.stopReason, 'length');
+  assert.equal(got.first.stopReason, 'max_tokens');
   assert.equal(got.first.timings.promptTokens, got.ids.length);
   assert.equal(got.info.backend, 'cpu');
   assert.equal(got.info.architecture, 'llama');

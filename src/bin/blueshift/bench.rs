@@ -131,7 +131,7 @@ fn run(engine: &mut Engine, prompt: &[u32], max_tokens: usize, burst: usize) -> 
 
 /// Ids spread over the vocabulary, the same on every run.
 fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
-    (0..n as u64).map(|i| ((i * 0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
 }
 
 fn median(values: &mut [f64]) -> f64 {

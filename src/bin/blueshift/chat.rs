@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<()> {
     let mut engine = load(&args.model)?;
-    let beginning: Vec<Message> = args.system.iter().map(|text| Message::system(text.clone())).collect();
+    let beginning: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
     let mut messages = beginning.clone();
     let interactive = std::io::stdin().is_terminal();
     if interactive {
@@ -42,11 +42,11 @@ pub(crate) fn main(args: Args) -> Result<()> {
             "/quit" => return Ok(()),
             "/new" => messages.clone_from(&beginning),
             text => {
-                messages.push(Message::user(text));
+                messages.push(Message::new("user", text));
                 let prompt = engine.chat_prompt(&messages)?;
                 let said = answer(&mut engine, &prompt, args.sampling.options(args.n), print_now)?;
                 println!();
-                messages.push(Message::assistant(said.text));
+                messages.push(Message::new("assistant", said.text));
             }
         }
     }

@@ -33,15 +33,20 @@ pub(crate) struct ModelArgs {
 }
 
 /// A source for a path or a URL.
-fn source(model: &str) -> blueshift::Result<Source> {
-    if model.starts_with("http://") || model.starts_with("https://") { Source::http(model) } else { Source::file(model) }
+async fn source(model: &str) -> blueshift::Result<Source> {
+    if model.starts_with("http://") || model.starts_with("https://") {
+        Source::http(model).await
+    } else {
+        Source::file(model)
+    }
 }
 
 /// Opens a model's files: siblings of a first shard are found beside it.
 pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
     let base = model.rfind('/').map_or("", |at| &model[..=at]);
-    let sibling = async |name: &str| source(&format!("{base}{name}"));
-    Ok(pollster::block_on(gguf::open_with(source(model)?, sibling))?)
+    let sibling = async |name: &str| source(&format!("{base}{name}")).await;
+    let open = async { gguf::open_with(source(model).await?, sibling).await };
+    Ok(pollster::block_on(open)?)
 }
 
 /// Loads a model with a progress bar on a terminal.

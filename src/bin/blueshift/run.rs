@@ -106,7 +106,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let prompt_ids = if args.raw {
         engine.raw_prompt(&prompt)
     } else {
-        engine.chat_prompt(&[Message::user(prompt)]).context("use --raw for models without a chat template")?
+        engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")?
     };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };

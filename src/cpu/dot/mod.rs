@@ -38,7 +38,6 @@ pub(crate) type Kernel = unsafe fn(w: &PackedMatrix, x: &Prepared, first: usize,
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Path {
     /// Its name.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests say which path differs"))]
     pub(crate) name: &'static str,
     available: fn() -> bool,
     kernel: fn(QuantType) -> Kernel,
@@ -59,6 +58,11 @@ const PATHS: &[Path] = &[
 /// The paths this processor has, the fastest first.
 pub(crate) fn paths() -> impl Iterator<Item = &'static Path> {
     PATHS.iter().filter(|path| (path.available)())
+}
+
+/// Name of the path in use.
+pub(crate) fn instruction_set() -> &'static str {
+    paths().next().map_or("scalar", |path| path.name)
 }
 
 impl Path {

@@ -6,7 +6,7 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, Request, RequestInit, WorkerGlobalScope};
 
 use super::fault;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gguf::source::js_reason;
 
 /// Sends requests.
@@ -33,18 +33,24 @@ impl Client {
     /// Asks for the bytes `first..=last`.
     pub(super) async fn get(&self, url: &str, first: u64, last: u64) -> Result<Response> {
         let range = format!("bytes={first}-{last}");
-        fetch("GET", url, Some(&range)).await.map_err(|e| fault(url, js_reason(&e)))
+        fetch("GET", url, Some(&range)).await.map_err(|e| unreachable(url, &e))
     }
 
     /// The size of the file, where another origin's server does not expose Content-Range.
     pub(super) async fn size(&self, url: &str) -> Result<u64> {
-        let head = fetch("HEAD", url, None).await.map_err(|e| fault(url, js_reason(&e)))?;
+        let head = fetch("HEAD", url, None).await.map_err(|e| unreachable(url, &e))?;
         let size = head.header("content-length").filter(|_| head.response.ok());
         size.and_then(|size| size.trim().parse().ok()).filter(|size| *size > 0).ok_or_else(|| {
             let reason = "the server hides the file's size; let it send Access-Control-Expose-Headers: Content-Range";
             fault(url, reason)
         })
     }
+}
+
+/// A browser does not tell a refused connection from a server that does not admit the page.
+fn unreachable(url: &str, exception: &JsValue) -> Error {
+    let reason = js_reason(exception);
+    fault(url, format!("{reason}: the server cannot be reached, or it does not allow requests from this page's origin"))
 }
 
 async fn fetch(method: &str, url: &str, range: Option<&str>) -> Result<Response, JsValue> {

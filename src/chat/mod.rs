@@ -1,0 +1,170 @@
+//! Conversations to prompts, with the Jinja template that the model's file carries.
+
+mod date;
+mod json;
+
+use minijinja::value::{Kwargs, Value};
+use minijinja::{Environment, ErrorKind, context};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::gguf::Metadata;
+
+const TEMPLATE: &str = "tokenizer.chat_template";
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Message {
+    /// `system`, `user`, `assistant`, `tool`, or what else the template knows.
+    pub role: String,
+    /// The text.
+    #[serde(default)]
+    pub content: String,
+    /// Further fields that templates read, for example `tool_calls`, `name`, `reasoning_content`.
+    #[serde(flatten)]
+    pub fields: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Message {
+    /// A message of text.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into(), fields: serde_json::Map::new() }
+    }
+}
+
+/// What a template is told beside the messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenderOptions {
+    /// Ends the prompt with the beginning of the assistant's reply. True by default.
+    pub add_generation_prompt: bool,
+    /// Tools the model may call, as JSON schemas. None by default.
+    pub tools: Vec<serde_json::Value>,
+    /// The moment that `strftime_now` prints, in seconds since 1970 and shifted to local time. Without one, templates
+    /// are told that there is no clock and print a date of their own or none.
+    pub now: Option<i64>,
+    /// Further variables, for example `enable_thinking`.
+    pub variables: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Default for RenderOptions {
+    fn default() -> Self {
+        Self { add_generation_prompt: true, tools: Vec::new(), now: None, variables: serde_json::Map::new() }
+    }
+}
+
+/// A file's chat template, checked to be Jinja.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    source: String,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// The template of a file, `None` where it has none.
+    ///
+    /// # Errors
+    /// `Template` where it is not Jinja; `BadValue` where a key has another type.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Option<Self>> {
+        let Some(source) = metadata.opt_str(TEMPLATE)? else { return Ok(None) };
+        let bos = token_text(metadata, "tokenizer.ggml.bos_token_id")?;
+        let eos = token_text(metadata, "tokenizer.ggml.eos_token_id")?;
+        Self::new(source, &bos, &eos).map(Some)
+    }
+
+    /// Like `from_metadata`, for callers that cannot do without.
+    ///
+    /// # Errors
+    /// Also `Template` where the file has none.
+    pub fn required(metadata: &Metadata) -> Result<Self> {
+        Self::from_metadata(metadata)?.ok_or_else(|| Error::Template {
+            reason: format!("the file has none ({TEMPLATE} is missing): it is a base model, give it plain prompts"),
+        })
+    }
+
+    /// A template from its source and the texts of the tokens that begin and end a sequence.
+    ///
+    /// # Errors
+    /// `Template` where it is not Jinja.
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
+        let template = Self { source: without_training_marks(source), bos: bos.into(), eos: eos.into() };
+        environment(None).template_from_str(&template.source).map_err(template_error)?;
+        Ok(template)
+    }
+
+    /// The prompt for a conversation.
+    ///
+    /// # Errors
+    /// `Template` where the template fails or refuses the conversation; its message is in the reason.
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
+        let environment = environment(options.now);
+        let template = environment.template_from_str(&self.source).map_err(template_error)?;
+        let tools = if options.tools.is_empty() { Value::from(()) } else { Value::from_serialize(&options.tools) };
+        let known = context! {
+            messages => messages,
+            add_generation_prompt => options.add_generation_prompt,
+            bos_token => self.bos,
+            eos_token => self.eos,
+            tools => tools,
+            documents => (),
+        };
+        let variables = Value::from_serialize(&options.variables);
+        template.render(context! { ..variables, ..known }).map_err(template_error)
+    }
+}
+
+/// Text of the token whose id is under `key`; empty where there is none.
+fn token_text(metadata: &Metadata, key: &str) -> Result<String> {
+    let Some(id) = metadata.opt_usize(key)? else { return Ok(String::new()) };
+    let text = metadata.byte_strings("tokenizer.ggml.tokens")?.nth(id).unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Jinja as templates expect it: Python's methods, blocks that take their line's white space with them.
+fn environment(now: Option<i64>) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", json::tojson);
+    environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+    });
+    if let Some(now) = now {
+        environment.add_function("strftime_now", move |format: String, _: Kwargs| date::strftime(now, &format));
+    }
+    environment
+}
+
+/// Takes out `{% generation %}` and its end, which mark text to train on and print nothing.
+fn without_training_marks(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, block)) = rest.split_once("{%") {
+        out.push_str(before);
+        let Some((inside, after)) = block.split_once("%}") else {
+            rest = &rest[before.len()..];
+            break;
+        };
+        let name = inside.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
+        let plain = match name {
+            "generation" => inside.replace("generation", "if true"),
+            "endgeneration" => inside.replace("endgeneration", "endif"),
+            _ => inside.to_owned(),
+        };
+        out.extend(["{%", &plain, "%}"]);
+        rest = after;
+    }
+    out + rest
+}
+
+/// The engine's message with its line, and what caused it.
+fn template_error(error: minijinja::Error) -> Error {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    Error::Template { reason }
+}

@@ -1,0 +1,200 @@
+//! A plan of a few operations on a device, with inputs and outputs within reach.
+
+use super::super::buffers::{Allocator, STAGING, STORAGE, write};
+use super::super::device::Gpu;
+use super::super::ops::{Lowering, PlanBuffer};
+use super::super::params::State;
+use super::super::pipelines::PREFILL_TILE;
+use super::super::readback;
+use super::super::recorder::{Recorder, Step, encoder, submit};
+use super::super::sequence::Sequence;
+use super::super::weights::GpuWeights;
+use crate::cpu::matrix::PackedMatrix;
+use crate::cpu::quantise::Q8Rows;
+use crate::engine::backend::WeightSink;
+use crate::error::{Error, Result};
+use crate::micro::blocks::push_row;
+use crate::micro::rng::Rng;
+use crate::model::weights::{Role, WeightDesc};
+use crate::plan::{BufferId, KvShape, Op, Plan, RopeTable, Shape, WeightId};
+use crate::quant::{PlaneLayout, Planes, QuantType, repack_rows};
+
+/// Weights on the device, and a plan over them.
+pub(super) struct Bench {
+    gpu: Gpu,
+    pub(super) plan: Plan,
+    pub(super) weights: GpuWeights,
+    n_weights: u32,
+}
+
+/// A bench with the buffers of one sequence.
+pub(super) struct Table {
+    bench: Bench,
+    pub(super) sequence: Sequence,
+    allocator: Allocator,
+}
+
+/// Operations bound for a number of rows.
+pub(super) struct Instance {
+    gpu: Gpu,
+    lists: Vec<Vec<Step>>,
+    buffers: Vec<Option<PlanBuffer>>,
+    tokens: wgpu::Buffer,
+    state: wgpu::Buffer,
+}
+
+impl Bench {
+    /// A bench whose plan has buffers of `shapes`; the last is the logits.
+    pub(super) fn new(gpu: &Gpu, shapes: Vec<Shape>) -> Self {
+        let logits = BufferId(shapes.len() as u32 - 1);
+        let plan = Plan {
+            body: Vec::new(),
+            head: Vec::new(),
+            sample: Vec::new(),
+            buffers: shapes,
+            hidden: BufferId(0),
+            logits,
+            ropes: Vec::new(),
+            layers: Vec::new(),
+            n_vocab: 1,
+        };
+        Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), n_weights: 0 }
+    }
+
+    pub(super) fn layer(&mut self, rope: RopeTable, shape: KvShape) {
+        self.plan.ropes.push(rope);
+        self.plan.layers.push(shape);
+    }
+
+    fn next(&mut self) -> WeightId {
+        self.n_weights += 1;
+        WeightId(self.n_weights - 1)
+    }
+
+    pub(super) fn vector(&mut self, values: &[f32]) -> Result<WeightId> {
+        let id = self.next();
+        self.weights.write_vector(id, values)?;
+        Ok(id)
+    }
+
+    /// A random matrix on both sides.
+    pub(super) fn matrix(&mut self, kind: QuantType, rows: usize, k: usize) -> Result<(WeightId, PackedMatrix)> {
+        let layout = PlaneLayout::new(kind, k).map_err(|reason| Error::Device { reason })?;
+        let mut rng = Rng::new(k as u64, "matrix");
+        let mut bytes = Vec::new();
+        for _ in 0..rows {
+            push_row(&mut rng, kind, k, (k as f32).sqrt().recip(), &mut bytes);
+        }
+        let mut planes = Planes::zeroed(&layout, rows);
+        repack_rows(&layout, &bytes, planes.as_mut());
+        let desc = WeightDesc { tensors: Vec::new(), kind, rows, k, role: Role::Matrix };
+        let id = self.next();
+        self.weights.allocate(id, &desc, &layout)?;
+        self.weights.write_rows(id, 0, rows, &planes)?;
+        let mut matrix = PackedMatrix::zeroed(layout, rows);
+        matrix.write_rows(0, rows, &planes);
+        Ok((id, matrix))
+    }
+
+    pub(super) async fn table(mut self, n_ctx: usize) -> Result<Table> {
+        let mut allocator = Allocator::new(&self.gpu);
+        self.weights.finish().await?;
+        let sequence = Sequence::new(&self.gpu, &mut allocator, &self.plan, n_ctx)?;
+        allocator.finish().await?;
+        Ok(Table { bench: self, sequence, allocator })
+    }
+}
+
+impl Table {
+    /// Binds the lists of operations for `rows` rows.
+    pub(super) async fn instance(&mut self, rows: usize, lists: &[&[Op]]) -> Result<Instance> {
+        let Table { bench, sequence, allocator } = self;
+        let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
+        let tokens = allocator.buffer("tokens", (rows * 4) as u64, STORAGE);
+        let mut lowering =
+            Lowering::new(allocator, &bench.gpu, &bench.plan, &bench.weights, sequence, rows, &tokens, lists);
+        let mut steps = Vec::new();
+        for ops in lists {
+            steps.push(lowering.steps(allocator, ops)?);
+        }
+        let buffers = lowering.into_buffers();
+        allocator.finish().await?;
+        bench.gpu.check()?;
+        Ok(Instance { gpu: bench.gpu.clone(), lists: steps, buffers, tokens, state: sequence.state.clone() })
+    }
+}
+
+impl Instance {
+    fn buffer(&self, id: BufferId) -> &PlanBuffer {
+        self.buffers[id.0 as usize].as_ref().expect("an operation uses it")
+    }
+
+    /// Uploads f32 rows.
+    pub(super) fn set(&self, id: BufferId, values: &[f32]) {
+        write(&self.gpu, self.buffer(id).f32(), 0, bytemuck::cast_slice(values));
+    }
+
+    /// Uploads int8 rows.
+    pub(super) fn set_q8(&self, id: BufferId, rows: &Q8Rows) {
+        if let PlanBuffer::Q8 { q, s, .. } = self.buffer(id) {
+            write(&self.gpu, q, 0, bytemuck::cast_slice(&rows.q));
+            write(&self.gpu, s, 0, bytemuck::cast_slice(&scales(rows)));
+        }
+    }
+
+    pub(super) fn set_tokens(&self, tokens: &[u32]) {
+        write(&self.gpu, &self.tokens, 0, bytemuck::cast_slice(tokens));
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        write(&self.gpu, &self.state, 0, bytemuck::bytes_of(&state));
+    }
+
+    /// Runs list `list` for `rows` rows, the first at `position`.
+    pub(super) fn run(&self, list: usize, rows: usize, position: usize) {
+        let mut commands = encoder(&self.gpu);
+        Recorder::new(&self.gpu, &mut commands).record(&self.lists[list], rows as u32, position);
+        submit(&self.gpu, commands);
+    }
+
+    /// The first `rows` rows of a buffer: f32 bits, or the int8 words and then scales and sums.
+    pub(super) async fn words(&self, id: BufferId, rows: usize) -> Result<Vec<u32>> {
+        match self.buffer(id) {
+            PlanBuffer::F32 { width, values } => read_words(&self.gpu, values, rows * width).await,
+            PlanBuffer::Q8 { width, q, s } => {
+                let places = rows * crate::numerics::Segments::of(*width).places();
+                let mut words = read_words(&self.gpu, q, places * 8).await?;
+                words.extend(read_words(&self.gpu, s, places * 2).await?);
+                Ok(words)
+            }
+        }
+    }
+
+    /// The first `n` words of a buffer.
+    pub(super) async fn read(&self, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u32>> {
+        read_words(&self.gpu, buffer, n).await
+    }
+}
+
+/// The words `Instance::words` gives for `rows`.
+pub(super) fn q8_words(rows: &Q8Rows) -> Vec<u32> {
+    let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&rows.q);
+    words.extend(scales(rows));
+    words
+}
+
+fn scales(rows: &Q8Rows) -> Vec<u32> {
+    rows.d.iter().zip(&rows.sum).flat_map(|(d, sum)| [d.to_bits(), *sum as u32]).collect()
+}
+
+async fn read_words(gpu: &Gpu, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u32>> {
+    let mut allocator = Allocator::new(gpu);
+    let bytes = (n * 4) as u64;
+    let staging = allocator.buffer("case staging", bytes, STAGING);
+    allocator.finish().await?;
+    let mut commands = encoder(gpu);
+    commands.copy_buffer_to_buffer(buffer, 0, &staging, 0, bytes);
+    submit(gpu, commands);
+    let data = readback::read(gpu, &staging, bytes).await?;
+    Ok(bytemuck::pod_collect_to_vec(&data))
+}

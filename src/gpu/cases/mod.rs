@@ -1,0 +1,79 @@
+//! Tables of cases an operation: the device's bits against the CPU twin's. Tests run them natively and in browsers, and the
+//! self-test uses them to name the operation at fault.
+
+mod attention;
+mod bench;
+mod elementwise;
+mod matrix;
+mod sample;
+
+use super::device::Gpu;
+use crate::error::Result;
+use crate::micro::rng::Rng;
+
+/// One case of one operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaseResult {
+    /// The operation's stem.
+    pub op: &'static str,
+    /// What the case is.
+    pub case: String,
+    /// Whether every word the device wrote is the twin's.
+    pub equal: bool,
+    /// Index and bits, device and twin, of the first word that differs.
+    pub first_difference: Option<String>,
+}
+
+impl CaseResult {
+    fn compare(op: &'static str, case: String, found: &[u32], wanted: &[u32]) -> Self {
+        let at = found.iter().zip(wanted).position(|(a, b)| a != b);
+        let at = at.or((found.len() != wanted.len()).then(|| found.len().min(wanted.len())));
+        let shown = |words: &[u32], at: usize| words.get(at).map_or("nothing".into(), |w| format!("{w:#010x}"));
+        let first_difference =
+            at.map(|at| format!("word {at}: {} on the device, {} on the cpu", shown(found, at), shown(wanted, at)));
+        CaseResult { op, case, equal: first_difference.is_none(), first_difference }
+    }
+}
+
+/// Runs every table on `gpu`.
+///
+/// # Errors
+/// Whatever the device fails with; a difference is a result, not an error.
+pub async fn run_case_tables(gpu: &Gpu) -> Result<Vec<CaseResult>> {
+    let mut results = Vec::new();
+    elementwise::run(gpu, &mut results).await?;
+    matrix::run(gpu, &mut results).await?;
+    attention::run(gpu, &mut results).await?;
+    sample::run(gpu, &mut results).await?;
+    Ok(results)
+}
+
+/// What inputs look like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fill {
+    /// Zeros.
+    Zero,
+    /// Uniform up to a magnitude.
+    Uniform(f32),
+    /// Magnitudes from the smallest that counts to large ones.
+    Spread,
+}
+
+impl Fill {
+    fn values(self, name: &str, n: usize) -> Vec<f32> {
+        let mut rng = Rng::new(1, name);
+        let mut value = || match self {
+            Fill::Zero => 0.0,
+            Fill::Uniform(magnitude) => rng.uniform(-magnitude, magnitude),
+            Fill::Spread => {
+                let exponent = rng.uniform(-40.0, 16.0).round() as i32;
+                rng.uniform(-1.0, 1.0) * 2f32.powi(exponent)
+            }
+        };
+        (0..n).map(|_| value()).collect()
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}

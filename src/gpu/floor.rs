@@ -1,0 +1,98 @@
+//! What the device does at best: streaming reads, and the cost of a dispatch that depends on the one before.
+
+use super::buffers::{Allocator, STAGING, STORAGE, UNIFORM};
+use super::device::Gpu;
+use super::params;
+use super::pipelines::Kernel;
+use super::readback;
+use super::recorder::{Draft, Grid, Recorder, Step, encoder, submit};
+use crate::engine::clock::now_ms;
+use crate::error::Result;
+
+/// Bytes streamed: more than any cache holds, on an adapter that computes on the processor less.
+const STREAM_BYTES: u64 = 1 << 30;
+const SOFTWARE_STREAM_BYTES: u64 = 64 << 20;
+/// Workgroups of the streaming kernel and lanes in each.
+const GROUPS: u32 = 1024;
+const LANES: u32 = 256;
+/// Work that takes at least this long is timed, so that the latency of reading back does not count.
+const MIN_MS: f64 = 40.0;
+/// Most repetitions in one submit.
+const MAX_REPEATS: usize = 1 << 14;
+
+/// Measures `gpu`: bytes a second, seconds a dispatch.
+pub(super) async fn measure(gpu: &Gpu) -> Result<(f64, f64)> {
+    let bench = Bench::new(gpu).await?;
+    let seconds_per_pass = bench.seconds(&bench.stream).await?;
+    let seconds_per_dispatch = bench.seconds(&bench.empty).await?;
+    Ok((bench.stream_bytes as f64 / seconds_per_pass, seconds_per_dispatch))
+}
+
+struct Bench<'a> {
+    gpu: &'a Gpu,
+    stream: Step,
+    stream_bytes: u64,
+    empty: Step,
+    out: wgpu::Buffer,
+    staging: wgpu::Buffer,
+}
+
+impl<'a> Bench<'a> {
+    async fn new(gpu: &'a Gpu) -> Result<Self> {
+        let mut allocator = Allocator::new(gpu);
+        let wanted = if gpu.is_software() { SOFTWARE_STREAM_BYTES } else { STREAM_BYTES };
+        // Four reads of 16 bytes a lane at a time.
+        let unit = u64::from(GROUPS * LANES) * 64;
+        let stream_bytes = wanted.min(gpu.max_binding()) / unit * unit;
+        let reads = (stream_bytes / u64::from(GROUPS * LANES) / 16) as u32;
+        let data = allocator.buffer("floor data", stream_bytes, STORAGE);
+        let out = allocator.buffer("floor result", 128, STORAGE);
+        let staging = allocator.buffer("floor staging", 4, STAGING);
+        let uniforms = allocator.filled("floor parameters", &[0; 512], UNIFORM);
+        let stream = Draft {
+            kernel: Kernel::StreamRead,
+            params: bytemuck::bytes_of(&params::StreamRead { zero: 0, reads }).to_vec(),
+            bindings: vec![(2, data), (10, out.clone())],
+            grid: Grid::Rows { x: GROUPS },
+        };
+        let empty = Draft {
+            kernel: Kernel::Empty,
+            params: vec![0; 4],
+            bindings: vec![(10, out.clone())],
+            grid: Grid::Rows { x: 1 },
+        };
+        super::buffers::write(gpu, &uniforms, 0, &stream.params);
+        allocator.finish().await?;
+        let (stream, empty) = (Step::new(gpu, &stream, &uniforms, 0), Step::new(gpu, &empty, &uniforms, 1));
+        Ok(Bench { gpu, stream, stream_bytes, empty, out, staging })
+    }
+
+    /// Seconds one of many repetitions of `step` takes: the difference between n and 2n, best of three.
+    async fn seconds(&self, step: &Step) -> Result<f64> {
+        let mut n = 1;
+        while n < MAX_REPEATS && self.milliseconds(step, n).await? < MIN_MS {
+            n *= 2;
+        }
+        let (mut once, mut twice) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..3 {
+            once = once.min(self.milliseconds(step, n).await?);
+            twice = twice.min(self.milliseconds(step, 2 * n).await?);
+        }
+        Ok((twice - once).max(1e-6) / n as f64 / 1e3)
+    }
+
+    /// Milliseconds from submitting `n` repetitions to having read the result.
+    async fn milliseconds(&self, step: &Step, n: usize) -> Result<f64> {
+        let start = now_ms();
+        let mut commands = encoder(self.gpu);
+        let mut recorder = Recorder::new(self.gpu, &mut commands);
+        for _ in 0..n {
+            recorder.record(std::slice::from_ref(step), 1, 0);
+        }
+        drop(recorder);
+        commands.copy_buffer_to_buffer(&self.out, 0, &self.staging, 0, 4);
+        submit(self.gpu, commands);
+        readback::read(self.gpu, &self.staging, 4).await?;
+        Ok(now_ms() - start)
+    }
+}

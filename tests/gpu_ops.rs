@@ -1,0 +1,37 @@
+//! Every kernel variant is valid WGSL, and its bits on this machine's device are the CPU twin's.
+
+mod common;
+
+use blueshift::gpu::cases::run_case_tables;
+use blueshift::gpu::{Gpu, shader_sources};
+
+/// Parses and validates one shader; the one capability is `unpack2x16float`, which every device has.
+fn validate(source: &str) -> Result<(), String> {
+    let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
+    let flags = naga::valid::ValidationFlags::all();
+    let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32);
+    validator.validate(&module).map(|_| ()).map_err(|e| e.emit_to_string(source))
+}
+
+#[test]
+fn shaders_are_valid() {
+    let failures: Vec<_> = shader_sources()
+        .iter()
+        .filter_map(|(name, source)| validate(source).err().map(|e| format!("{name}: {e}")))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn devices_give_the_twins_bits() {
+    if !common::has_adapter() {
+        return;
+    }
+    let results = pollster::block_on(async {
+        let gpu = Gpu::open(None).await?;
+        run_case_tables(&gpu).await
+    });
+    let results = results.expect("the device runs every case");
+    let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
+    assert!(failures.is_empty(), "{} of {} cases: {failures:#?}", failures.len(), results.len());
+}
