@@ -1,9 +1,19 @@
 //! Every kernel variant is valid WGSL, and its bits on this machine's device are the CPU twin's.
 
-mod common;
-
 use blueshift::gpu::cases::run_case_tables;
 use blueshift::gpu::{Gpu, shader_sources};
+
+/// The device; where there is none the test is ignored, but fails under CI.
+fn device() -> Option<Gpu> {
+    match pollster::block_on(Gpu::open(None)) {
+        Ok(gpu) => Some(gpu),
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "{error}");
+            println!("ignored: {error}");
+            None
+        }
+    }
+}
 
 /// Parses and validates one shader; the one capability is `unpack2x16float`, which every device has.
 fn validate(source: &str) -> Result<(), String> {
@@ -24,14 +34,8 @@ fn shaders_are_valid() {
 
 #[test]
 fn devices_give_the_twins_bits() {
-    if !common::has_adapter() {
-        return;
-    }
-    let results = pollster::block_on(async {
-        let gpu = Gpu::open(None).await?;
-        run_case_tables(&gpu).await
-    });
-    let results = results.expect("the device runs every case");
+    let Some(gpu) = device() else { return };
+    let results = pollster::block_on(run_case_tables(&gpu)).expect("the device runs every case");
     let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
     assert!(failures.is_empty(), "{} of {} cases: {failures:#?}", failures.len(), results.len());
 }

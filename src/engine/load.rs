@@ -9,9 +9,10 @@ use crate::chat::ChatTemplate;
 use crate::cpu::backend::{CpuBackend, CpuWeights};
 use crate::error::{Error, Result};
 use crate::gguf::{self, GgufFile, Source};
-use crate::gpu::{Gpu, GpuBackend, GpuWeights};
+use crate::gpu::{Gpu, GpuBackend, GpuWeights, selftest};
 use crate::model::Model;
 use crate::model::load::{CancelToken, Progress, load_weights};
+use crate::model::weights::Role;
 use crate::plan::{Op, Plan};
 use crate::tokenizer::Tokenizer;
 
@@ -60,7 +61,7 @@ impl Engine {
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
         let template = ChatTemplate::from_metadata(&file.header.metadata)?;
         let n_ctx = context_size(&model, options.n_ctx)?;
-        let device = choose_device(&options).await?;
+        let device = choose_device(&options, &model).await?;
         let mut progress = options.progress.take().unwrap_or_else(|| Box::new(|_| {}));
         let plan = Arc::new(model.plan.clone());
         let backend = match &device.gpu {
@@ -105,20 +106,22 @@ impl Device {
 }
 
 /// Opens and tests the GPU as the options ask.
-async fn choose_device(options: &LoadOptions) -> Result<Device> {
+async fn choose_device(options: &LoadOptions, model: &Model) -> Result<Device> {
     if options.backend == BackendChoice::Cpu {
         return Ok(Device::cpu(None));
     }
-    match tested_gpu(options.adapter.as_deref()).await {
+    match tested_gpu(options.adapter.as_deref(), model).await {
         Ok((gpu, exact)) => Ok(Device { gpu: Some(gpu), exact, fallback_reason: None }),
         Err(error) if options.backend == BackendChoice::Auto => Ok(Device::cpu(Some(error.to_string()))),
         Err(error) => Err(error),
     }
 }
 
-async fn tested_gpu(adapter: Option<&str>) -> Result<(Gpu, bool)> {
+async fn tested_gpu(adapter: Option<&str>, model: &Model) -> Result<(Gpu, bool)> {
     let gpu = Gpu::open(adapter).await?;
-    let exact = true;
+    let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
+    let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
+    let exact = selftest::run(&gpu, &kinds).await?.exact;
     Ok((gpu, exact))
 }
 

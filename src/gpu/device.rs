@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::pipelines::Pipelines;
+use super::pipelines::{Pipelines, ShaderPatch};
 use super::tally::Tally;
 use crate::error::{Error, Result};
 
@@ -71,10 +71,18 @@ impl Gpu {
             Some(name) => named_adapter(&instance, name).await?,
             None => default_adapter(&instance).await?,
         };
-        Self::with_adapter(&adapter).await
+        Self::with_adapter(&adapter, None).await
     }
 
-    async fn with_adapter(adapter: &wgpu::Adapter) -> Result<Self> {
+    /// Opens the platform's choice with one kernel's text changed: how tests break a kernel on purpose.
+    ///
+    /// # Errors
+    /// Those of [`Gpu::open`].
+    pub async fn open_patched(patch: ShaderPatch) -> Result<Self> {
+        Self::with_adapter(&default_adapter(&wgpu::Instance::default()).await?, Some(patch)).await
+    }
+
+    async fn with_adapter(adapter: &wgpu::Adapter, patch: Option<ShaderPatch>) -> Result<Self> {
         let (device, queue) = adapter
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("blueshift"),
@@ -89,7 +97,7 @@ impl Gpu {
         let inner = Inner {
             summary: AdapterSummary::of(adapter),
             is_software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
-            pipelines: Pipelines::default(),
+            pipelines: Pipelines::new(patch),
             tally: Tally::default(),
             device,
             queue,

@@ -17,5 +17,5 @@ mod weights;
 
 pub use backend::GpuBackend;
 pub use device::{AdapterSummary, Gpu, list_adapters};
-pub use pipelines::shader_sources;
+pub use pipelines::{ShaderPatch, shader_sources};
 pub use weights::GpuWeights;

@@ -161,3 +161,41 @@ pub(crate) struct State {
     pub(crate) seed_high: u32,
     pub(crate) unused: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::pipelines::Kernel;
+
+    /// Names of a struct's members in a shader, every one of them four bytes.
+    fn members(kernel: Kernel, name: &str) -> Vec<String> {
+        let module = naga::front::wgsl::parse_str(&kernel.source()).unwrap();
+        let (_, found) = module.types.iter().find(|(_, t)| t.name.as_deref() == Some(name)).unwrap();
+        let naga::TypeInner::Struct { members, .. } = &found.inner else { panic!("{name} is no struct") };
+        for (i, member) in members.iter().enumerate() {
+            assert_eq!(member.offset as usize, 4 * i, "{kernel:?} {:?}", member.name);
+        }
+        members.iter().map(|m| m.name.clone().unwrap()).collect()
+    }
+
+    #[test]
+    fn structs_match_the_shaders() {
+        for kernel in Kernel::all() {
+            let fields = match kernel {
+                Kernel::Embed(_) => Embed::FIELDS,
+                Kernel::RmsNorm(_) => RmsNorm::FIELDS,
+                Kernel::MatMul { .. } => MatMul::FIELDS,
+                Kernel::RopeAppend => RopeAppend::FIELDS,
+                Kernel::Attention => Attention::FIELDS,
+                Kernel::AttentionMerge(_) => AttentionMerge::FIELDS,
+                Kernel::GatedActivation(_) => GatedActivation::FIELDS,
+                Kernel::Sample => Sample::FIELDS,
+                Kernel::SampleFinish => SampleFinish::FIELDS,
+                Kernel::StreamRead => StreamRead::FIELDS,
+                Kernel::Empty => &["zero"],
+            };
+            assert_eq!(members(kernel, "Params"), fields, "{}", kernel.name());
+        }
+        assert_eq!(members(Kernel::Sample, "State").len() * 4, size_of::<State>());
+    }
+}

@@ -186,22 +186,53 @@ pub(crate) struct Pipeline {
     pub(crate) layout: wgpu::BindGroupLayout,
 }
 
+/// A change to the text of every kernel of one stem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShaderPatch {
+    /// The kernels' stem, for example `matmul`.
+    pub stem: &'static str,
+    /// Text to replace.
+    pub from: &'static str,
+    /// What stands there instead.
+    pub to: &'static str,
+}
+
+impl ShaderPatch {
+    fn apply(&self, kernel: Kernel, source: String) -> String {
+        if kernel.stem() == self.stem { source.replace(self.from, self.to) } else { source }
+    }
+}
+
 /// Compiled kernels, by variant.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pipelines {
+    patch: Option<ShaderPatch>,
     compiled: Mutex<HashMap<Kernel, Pipeline>>,
 }
 
 impl Pipelines {
+    /// None compiled yet; `patch` applies to all that will be.
+    pub(crate) fn new(patch: Option<ShaderPatch>) -> Self {
+        Pipelines { patch, compiled: Mutex::default() }
+    }
+
     /// The compiled kernel; compiles it on its first use.
     pub(crate) fn get(&self, gpu: &Gpu, kernel: Kernel) -> Pipeline {
         let mut compiled = self.compiled.lock().unwrap_or_else(|e| e.into_inner());
-        compiled.entry(kernel).or_insert_with(|| compile(gpu.device(), kernel)).clone()
+        let entry = compiled.entry(kernel);
+        entry.or_insert_with(|| compile(gpu.device(), kernel, self.source(kernel))).clone()
+    }
+
+    fn source(&self, kernel: Kernel) -> String {
+        match &self.patch {
+            Some(patch) => patch.apply(kernel, kernel.source()),
+            None => kernel.source(),
+        }
     }
 }
 
-fn compile(device: &wgpu::Device, kernel: Kernel) -> Pipeline {
-    let (name, source) = (kernel.name(), kernel.source());
+fn compile(device: &wgpu::Device, kernel: Kernel, source: String) -> Pipeline {
+    let name = kernel.name();
     let entries: Vec<_> = bindings(&source).into_iter().map(layout_entry).collect();
     let layout =
         device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&name), entries: &entries });

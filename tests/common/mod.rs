@@ -21,3 +21,15 @@ pub fn model(name: &str) -> Option<PathBuf> {
     }
     found
 }
+
+/// Whether there is a GPU adapter. Where there is none the test is to return early: a line says that it is ignored; under CI
+/// that is a failure.
+#[allow(dead_code, reason = "not every test needs an adapter")]
+pub fn has_adapter() -> bool {
+    let found = !pollster::block_on(blueshift::gpu::list_adapters()).is_empty();
+    if !found {
+        assert!(std::env::var_os("CI").is_none(), "no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
+        println!("ignored: no GPU adapter");
+    }
+    found
+}

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use blueshift::gguf::Value;
-use blueshift::gpu::{Gpu, list_adapters};
+use blueshift::gpu::{Gpu, list_adapters, selftest};
+use blueshift::quant::QuantType;
 use blueshift::tokenizer::Tokenizer;
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -73,7 +74,7 @@ pub(crate) struct SelftestArgs {
 
 pub(crate) fn selftest(args: SelftestArgs) -> Result<()> {
     let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
-    let report = Rep{exact:true,milliseconds:0.0,first_difference:None};
+    let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL))?;
     println!("{}: {} in {:.1} ms", gpu.adapter().name, if report.exact { "exact" } else { "NOT exact" }, report.milliseconds);
     if !report.exact {
         bail!("the device's bits differ from the contract's, first in {}", report.first_difference.unwrap_or_default());
@@ -102,4 +103,3 @@ pub(crate) fn adapters(args: AdaptersArgs) -> Result<()> {
     }
     Ok(())
 }
-struct Rep { exact: bool, milliseconds: f64, first_difference: Option<String> }

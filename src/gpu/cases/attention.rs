@@ -139,7 +139,7 @@ impl Case {
                     instance.words(QKV, rows).await?.into_iter().map(f32::from_bits).collect();
                 let (found, wanted) = (queries(&found), queries(&prepared));
                 results.push(CaseResult::compare("rope_append", name("queries"), &found, &wanted));
-                let wanted = attend(&prepared, &cache, heads, position);
+                let wanted = twin_attention(&prepared, &cache, heads, position);
                 let found = instance.words(PLAIN, rows).await?;
                 results.push(CaseResult::compare("attention", name("f32"), &found, &bits(&wanted)));
                 let found = instance.words(INT8, rows).await?;
@@ -160,7 +160,7 @@ impl Case {
 }
 
 /// The CPU's attention over prepared rows, the first at `position`.
-fn attend(prepared: &[f32], cache: &LayerCache, heads: Heads, position: usize) -> Vec<f32> {
+fn twin_attention(prepared: &[f32], cache: &LayerCache, heads: Heads, position: usize) -> Vec<f32> {
     let Heads { n_heads, n_kv_heads, head_dim, .. } = heads;
     let mut out = Vec::new();
     for (r, row) in prepared.chunks_exact((n_heads + 2 * n_kv_heads) * head_dim).enumerate() {
