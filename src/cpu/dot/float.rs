@@ -95,12 +95,11 @@ unsafe fn rows<S: Isa, T: Float, const R: usize>(
                 }
             }
             for (lanes, acc) in lanes.iter_mut().zip(acc) {
-                S::store_f32(lanes.as_mut_ptr().add(lane), acc);
+                S::store_f32(lanes.as_mut_ptr().add(lane), S::keep(acc, (segments.count - lane).min(S::W)));
             }
             lane += S::W;
         }
-        for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.count..].fill(0.0);
+        for (lanes, out) in lanes.iter().zip(out) {
             *out = S::tree(lanes.as_ptr());
         }
     }

@@ -222,6 +222,12 @@ impl Isa for Neon {
     }
 
     #[inline(always)]
+    unsafe fn and_f32(a: float32x4_t, b: uint32x4_t) -> float32x4_t {
+        // SAFETY: the trait's promises.
+        unsafe { vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), b)) }
+    }
+
+    #[inline(always)]
     unsafe fn add_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: the trait's promises.
         unsafe { vaddq_f32(a, b) }

@@ -137,35 +137,37 @@ unsafe fn rows<S: Isa, T: Format, const R: usize>(
     // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
     unsafe {
         while lane < segments.count {
+            let units = (segments.count - lane).div_ceil(S::W / 4).min(4);
             let mut acc = [S::zero_f32(); R];
             for t in 0..segments.len {
                 let place = t * segments.count + lane;
-                let group = group::<S, T>(row, x, place);
+                let group = group::<S, T>(row, x, place, units);
                 for (r, acc) in acc.iter_mut().enumerate() {
-                    *acc = S::add_f32(*acc, term::<S, T>(&group, x, (first + r) * x.stride + place));
+                    *acc = S::add_f32(*acc, term::<S, T>(&group, x, (first + r) * x.stride + place, units));
                 }
             }
             for (lanes, acc) in lanes.iter_mut().zip(acc) {
-                S::store_f32(lanes.as_mut_ptr().add(lane), acc);
+                S::store_f32(lanes.as_mut_ptr().add(lane), S::keep(acc, (segments.count - lane).min(S::W)));
             }
             lane += S::W;
         }
-        for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.count..].fill(0.0);
+        for (lanes, out) in lanes.iter().zip(out) {
             *out = S::tree(lanes.as_ptr());
         }
     }
 }
 
-/// Reads the blocks from `place` on.
+/// Reads the blocks from `place` on, the weights of only the first `units` vectors.
 #[inline(always)]
-unsafe fn group<S: Isa, T: Format>(row: &PlanesRef<'_>, x: &Prepared, place: usize) -> Group<S> {
+unsafe fn group<S: Isa, T: Format>(row: &PlanesRef<'_>, x: &Prepared, place: usize, units: usize) -> Group<S> {
     // SAFETY: as in `run`.
     unsafe {
         let zero = S::zero();
         let (mut first, mut last) = ([zero; 4], [zero; 4]);
         for u in 0..4 {
-            (first[u], last[u]) = weights::<S, T>(row, place + u * (S::W / 4));
+            if u < units {
+                (first[u], last[u]) = weights::<S, T>(row, place + u * (S::W / 4));
+            }
         }
         let none = S::zero_f32();
         let (dw, min, sub) = match T::SCALES {
@@ -215,13 +217,17 @@ unsafe fn weights<S: Isa, T: Format>(row: &PlanesRef<'_>, place: usize) -> (S::I
 
 /// The terms of a group and the activation blocks from `at` on.
 #[inline(always)]
-unsafe fn term<S: Isa, T: Format>(w: &Group<S>, x: &Prepared, at: usize) -> S::F {
+unsafe fn term<S: Isa, T: Format>(w: &Group<S>, x: &Prepared, at: usize, units: usize) -> S::F {
     // SAFETY: as in `run`.
     unsafe {
         let (mut first, mut last) = ([S::zero(); 4], [S::zero(); 4]);
         for u in 0..4 {
+            if u >= units {
+                break;
+            }
             let at = at + u * (S::W / 4);
-            let (x_first, x_last) = (S::load(x.first.as_ptr().add(at).cast()), S::load(x.last.as_ptr().add(at).cast()));
+            let (x_first, x_last) = (x.first.as_ptr().cast::<u8>(), x.last.as_ptr().cast::<u8>());
+            let (x_first, x_last) = (S::load(x_first.add(at * 16)), S::load(x_last.add(at * 16)));
             if T::BYTES {
                 first[u] = S::dot_signed(S::dot_signed(first[u], w.first[u], x_first), w.last[u], x_last);
             } else if T::SCALES == Scales::SuperHalves {

@@ -218,6 +218,12 @@ impl Isa for Simd128 {
     }
 
     #[inline(always)]
+    unsafe fn and_f32(a: v128, b: v128) -> v128 {
+        // SAFETY: the trait's promises.
+        unsafe { v128_and(a, b) }
+    }
+
+    #[inline(always)]
     unsafe fn add_f32(a: v128, b: v128) -> v128 {
         // SAFETY: the trait's promises.
         unsafe { f32x4_add(a, b) }
