@@ -45,7 +45,11 @@ fn other_bits_are_not_exact() {
     if !common::has_adapter() {
         return;
     }
-    let patch = ShaderPatch { stem: "gated_activation", from: "activated = exact_silu(", to: "activated = 1.0000005 * exact_silu(" };
+    let patch = ShaderPatch {
+        stem: "gated_activation",
+        from: "activated = exact_silu(",
+        to: "activated = 1.0000005 * exact_silu(",
+    };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
     let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0])).unwrap();
     assert!(!report.exact);

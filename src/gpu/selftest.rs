@@ -102,7 +102,16 @@ fn micro_model(kind: QuantType) -> MicroModel {
 
 /// The same for Gemma's operations: norms of heads and after each part, GELU, a window shorter than the prompt.
 fn micro_gemma(kind: QuantType) -> MicroModel {
-    MicroModel { n_layers: 1, n_heads: 4, n_kv_heads: 1, head_dim: 64, ffn: 256, vocab: 270, n_ctx: N_CTX, ..MicroModel::gemma3(kind) }
+    MicroModel {
+        n_layers: 1,
+        n_heads: 4,
+        n_kv_heads: 1,
+        head_dim: 64,
+        ffn: 256,
+        vocab: 270,
+        n_ctx: N_CTX,
+        ..MicroModel::gemma3(kind)
+    }
 }
 
 /// Everything the micro models gave.
@@ -115,9 +124,9 @@ impl Answer {
     /// FNV-1a over the bits of the logits, then the ids.
     fn hash(&self) -> u64 {
         let words = self.logits.iter().map(|x| x.to_bits()).chain(self.ids.iter().copied());
-        words.flat_map(u32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        words
+            .flat_map(u32::to_le_bytes)
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
     /// Normalised mean squared error of the logits.

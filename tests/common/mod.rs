@@ -28,7 +28,10 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
 pub fn has_adapter() -> bool {
     let found = !pollster::block_on(blueshift::gpu::list_adapters()).is_empty();
     if !found {
-        assert!(std::env::var_os("CI").is_none(), "no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe"
+        );
         println!("ignored: no GPU adapter");
     }
     found
