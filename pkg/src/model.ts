@@ -43,7 +43,7 @@ export class Model {
 function prompt(input: string | readonly Message[], raw: boolean): Prompt {
   if (typeof input !== 'string') {
     if (raw) throw new BlueshiftError('BadArgument', 'raw takes a string, not a list of messages');
-    return { messages: input.map(({ role, content }) => ({ role, content })) };
+    return { messages: input };
   }
   return raw ? { text: input } : { messages: [{ role: 'user', content: input }] };
 }

@@ -46,8 +46,10 @@ export interface ModelInfo {
 
 /** One message of a chat. */
 export interface Message {
-  readonly role: 'system' | 'user' | 'assistant' | (string & {});
+  readonly role: 'system' | 'user' | 'assistant' | 'tool' | (string & {});
   readonly content: string;
+  /** What else the model's template reads, such as `tool_calls`; values that JSON can express. */
+  readonly [field: string]: unknown;
 }
 
 export interface GenerateOptions {

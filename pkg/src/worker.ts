@@ -2,7 +2,7 @@
 
 import init, { Model } from './wasm/blueshift.js';
 import type { Calls, Event, Piece, Reply, Request } from './protocol.js';
-import type { GenerationResult, LoadProgress } from './types.js';
+import type { GenerationResult, LoadProgress, ModelInfo } from './types.js';
 
 /** What the worker uses of its global scope, which the page's type library does not know. */
 interface Scope {
@@ -10,6 +10,9 @@ interface Scope {
   addEventListener(type: 'message', listener: (event: MessageEvent<Request>) => void): void;
   addEventListener(type: 'unhandledrejection', listener: (event: PromiseRejectionEvent) => void): void;
 }
+
+/** What a browser tells of a GPU; each may be empty. */
+type AdapterInfo = Partial<Record<'vendor' | 'architecture' | 'device', string>>;
 
 /** Milliseconds between two progress messages. */
 const PROGRESS_INTERVAL = 50;
@@ -61,7 +64,15 @@ async function load({ source, ...options }: Calls['load']['in'], emit: (event: E
   await init();
   const [open, place] = typeof source === 'string' ? [Model.from_url, source] : [Model.from_blob, source];
   model = await open(place as never, JSON.stringify(options), throttled((progress) => emit({ progress })));
-  return JSON.parse(model.info());
+  const info: ModelInfo = JSON.parse(model.info());
+  return info.adapter === '' ? { ...info, adapter: await adapterName() } : info;
+}
+
+/** Browsers may withhold the adapter's description, the one thing the engine reads; its vendor and kind they tell. */
+async function adapterName(): Promise<string> {
+  const { gpu } = navigator as unknown as { gpu?: { requestAdapter(): Promise<{ info: AdapterInfo } | null> } };
+  const { vendor, architecture, device } = (await gpu?.requestAdapter())?.info ?? {};
+  return [vendor, architecture || device].filter(Boolean).join(' ') || 'unnamed';
 }
 
 async function generate(

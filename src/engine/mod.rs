@@ -107,7 +107,7 @@ impl Engine {
             reason: "the file has none; use a raw prompt".into(),
         })?;
         let text = template.render(messages, &RenderOptions::default())?;
-        Ok(self.tokenizer.encode(&text, true))
+        Ok(self.tokenizer.encode_chat(&text))
     }
 
     /// Token ids of a text as it is: special tokens parsed, BOS and EOS added as the model says.

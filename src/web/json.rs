@@ -52,19 +52,8 @@ impl From<Backend> for BackendChoice {
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Prompt {
-    Chat { messages: Vec<ChatMessage> },
+    Chat { messages: Vec<Message> },
     Raw { text: String },
-}
-
-#[derive(Deserialize)]
-pub(super) struct ChatMessage {
-    role: String,
-    content: String,
-}
-
-/// The messages as the chat template takes them.
-pub(super) fn messages(messages: Vec<ChatMessage>) -> Vec<Message> {
-    messages.into_iter().map(|m| Message { role: m.role, content: m.content }).collect()
 }
 
 #[derive(Deserialize)]
@@ -149,4 +138,16 @@ impl From<&engine::Finish> for Finish {
         };
         Self { stop_reason: finish.stop_reason, timings }
     }
+}
+
+#[derive(Serialize)]
+pub(super) struct Shader {
+    pub(super) name: String,
+    pub(super) source: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct CaseReport {
+    pub(super) cases: usize,
+    pub(super) failures: Vec<String>,
 }

@@ -2,6 +2,7 @@
 //!
 //! Options and results cross the border as JSON text (`json.rs`), errors as `Error` objects with a `code` (`error.rs`).
 
+mod checks;
 mod error;
 mod json;
 
@@ -80,7 +81,7 @@ impl Model {
     /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
     pub fn start(&self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
         let ids = match json::read(prompt)? {
-            json::Prompt::Chat { messages } => self.engine.chat_prompt(&json::messages(messages)).map_err(to_js)?,
+            json::Prompt::Chat { messages } => self.engine.chat_prompt(&messages).map_err(to_js)?,
             json::Prompt::Raw { text } => self.engine.raw_prompt(&text),
         };
         let options: json::Generate = json::read(options)?;

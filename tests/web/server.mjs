@@ -34,6 +34,7 @@ function answer(request, response) {
   const file = join(folder, path === '/' ? 'index.html' : path.slice(prefix.length));
   const size = statSync(file, { throwIfNoEntry: false })?.size;
   if (path === '/blank') return response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html>');
+  if (path === '/favicon.ico') return response.writeHead(204).end();
   if (size === undefined) return response.writeHead(404).end();
   const headers = { 'content-type': types[extname(file)] ?? 'application/octet-stream', 'accept-ranges': 'bytes' };
   const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '');
