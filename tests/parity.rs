@@ -91,7 +91,7 @@ fn odd_shapes() {
     let odd = MicroModel { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 1536, ..MicroModel::llama(QuantType::Q4_1) };
     compare_micro("576 wide, 9 heads over 3", &odd, 66);
     // 37 blocks a row: padded segments.
-    let padded = MicroModel { d: 96, n_heads: 3, n_kv_heads: 1, head_dim: 40, ffn: 37 * 32, ..MicroModel::llama(QuantType::Q5_1) };
+    let padded = MicroModel { d: 96, n_heads: 4, n_kv_heads: 1, head_dim: 40, ffn: 37 * 32, ..MicroModel::llama(QuantType::Q5_1) };
     compare_micro("96 wide, 1,184 in the middle", &padded, 9);
     let mixed = MicroModel { head_quant: QuantType::F16, ..MicroModel::llama(QuantType::Q8_0) };
     compare_micro("float head over quantised layers", &mixed, 9);
