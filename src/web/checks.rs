@@ -25,7 +25,9 @@ pub async fn run_case_tables() -> Result<String, JsValue> {
     let failures = results.iter().filter(|r| !r.equal);
     let report = json::CaseReport {
         cases: results.len(),
-        failures: failures.map(|r| format!("{} {}: {}", r.op, r.case, r.first_difference.as_deref().unwrap_or(""))).collect(),
+        failures: failures
+            .map(|r| format!("{} {}: {}", r.op, r.case, r.first_difference.as_deref().unwrap_or("")))
+            .collect(),
     };
     Ok(json::write(&report))
 }
