@@ -38,7 +38,10 @@ fn compare(name: &str, cpu: &mut Engine, gpu: &mut Engine, ids: &[u32], max_toke
         for (which, engine) in [("cpu", &mut *cpu), ("wgpu", &mut *gpu)] {
             let found = bits(block_on(engine.logits(ids, chunk, true)).unwrap());
             let different = found.iter().zip(&expected).filter(|(a, b)| a != b).count();
-            assert!(found.len() == expected.len() && different == 0, "{name}: {which}, chunk {chunk}: {different} logits differ");
+            assert!(
+                found.len() == expected.len() && different == 0,
+                "{name}: {which}, chunk {chunk}: {different} logits differ"
+            );
         }
     }
     for temperature in [0.0, 0.9] {
@@ -88,10 +91,18 @@ fn odd_shapes() {
         return;
     }
     compare_micro("llama3, untied", &MicroModel::llama3(QuantType::Q4_0), 70);
-    let odd = MicroModel { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 1536, ..MicroModel::llama(QuantType::Q4_1) };
+    let odd =
+        MicroModel { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 1536, ..MicroModel::llama(QuantType::Q4_1) };
     compare_micro("576 wide, 9 heads over 3", &odd, 66);
     // 37 blocks a row: padded segments.
-    let padded = MicroModel { d: 96, n_heads: 3, n_kv_heads: 1, head_dim: 40, ffn: 37 * 32, ..MicroModel::llama(QuantType::Q5_1) };
+    let padded = MicroModel {
+        d: 96,
+        n_heads: 3,
+        n_kv_heads: 1,
+        head_dim: 40,
+        ffn: 37 * 32,
+        ..MicroModel::llama(QuantType::Q5_1)
+    };
     compare_micro("96 wide, 1,184 in the middle", &padded, 9);
     let mixed = MicroModel { head_quant: QuantType::F16, ..MicroModel::llama(QuantType::Q8_0) };
     compare_micro("float head over quantised layers", &mixed, 9);
@@ -102,7 +113,15 @@ fn long_context_crosses_a_group_of_chunks() {
     if !common::has_adapter() {
         return;
     }
-    let model = MicroModel { n_ctx: 2400, n_layers: 1, d: 64, n_heads: 2, n_kv_heads: 1, ffn: 64, ..MicroModel::llama(QuantType::Q8_0) };
+    let model = MicroModel {
+        n_ctx: 2400,
+        n_layers: 1,
+        d: 64,
+        n_heads: 2,
+        n_kv_heads: 1,
+        ffn: 64,
+        ..MicroModel::llama(QuantType::Q8_0)
+    };
     let bytes = model.bytes();
     let ids = some_ids(2100, 270);
     let mut logits = Vec::new();

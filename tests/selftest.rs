@@ -25,7 +25,7 @@ fn a_broken_kernel_is_an_error_that_names_it() {
     }
     let broken = [
         ShaderPatch { stem: "matmul", from: "f32(isum)", to: "f32(isum + 40)" },
-        ShaderPatch { stem: "rms_norm", from: "exact_rsqrt(", to: "exact_recip(" },
+        ShaderPatch { stem: "rms_norm", from: "let r = exact_rsqrt(", to: "let r = exact_recip(" },
         ShaderPatch { stem: "attention", from: "exact_exp2(s - chunk_max)", to: "exact_exp2(2.0 * (s - chunk_max))" },
         ShaderPatch { stem: "rope_append", from: "guard(x0 * angle.x) -", to: "guard(x0 * angle.x) +" },
         ShaderPatch { stem: "embed", from: "* params.scale", to: "* 3.0" },
@@ -45,7 +45,11 @@ fn other_bits_are_not_exact() {
     if !common::has_adapter() {
         return;
     }
-    let patch = ShaderPatch { stem: "gated_activation", from: "exact_silu(", to: "1.0000005 * exact_silu(" };
+    let patch = ShaderPatch {
+        stem: "gated_activation",
+        from: "activated = exact_silu(",
+        to: "activated = 1.0000005 * exact_silu(",
+    };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
     let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0])).unwrap();
     assert!(!report.exact);

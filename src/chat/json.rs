@@ -16,7 +16,7 @@ struct Style {
 
 /// The filter, with the arguments of `json.dumps` that templates use: `indent`, `ensure_ascii`, `separators`,
 /// `sort_keys`.
-pub(super) fn tojson(value: Value, args: Kwargs) -> Result<Value, Error> {
+pub(super) fn tojson(value: Value, args: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = args.get("indent")?;
     let separators: Option<(String, String)> = match args.get::<Option<Vec<String>>>("separators")?.as_deref() {
         Some([item, key]) => Some((item.clone(), key.clone())),
@@ -35,7 +35,7 @@ pub(super) fn tojson(value: Value, args: Kwargs) -> Result<Value, Error> {
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, "not a JSON value").with_source(error))?;
     let mut out = String::new();
     style.write(&json, 0, &mut out);
-    Ok(Value::from_safe_string(out))
+    Ok(out)
 }
 
 impl Style {
@@ -116,7 +116,7 @@ impl Style {
 }
 
 /// As Python writes it: exponents have a sign and two digits.
-fn number(number: &serde_json::Number) -> String {
+pub(super) fn number(number: &serde_json::Number) -> String {
     let text = number.to_string();
     match text.split_once('e') {
         Some((digits, exponent)) => {
@@ -124,5 +124,32 @@ fn number(number: &serde_json::Number) -> String {
             format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('+'))
         }
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_as_python_writes_it() {
+        let cases = [
+            ("{{ x | tojson }}", r#"{"b": [1, 2.5, null, true], "a": {}, "é": "<\"\n\u0001>"}"#),
+            (
+                "{{ x | tojson(separators=[',', ':'], sort_keys=true) }}",
+                r#"{"a":{},"b":[1,2.5,null,true],"é":"<\"\n\u0001>"}"#,
+            ),
+            ("{{ 'é😀' | tojson(ensure_ascii=true) }}", r#""\u00e9\ud83d\ude00""#),
+            ("{{ [[], [1]] | tojson(indent=2) }}", "[\n  [],\n  [\n    1\n  ]\n]"),
+            ("{{ [1e20, 1e-7, 0.0001, -3.0] | tojson }}", "[1e+20, 1e-07, 0.0001, -3.0]"),
+        ];
+        let x = serde_json::json!({"b": [1, 2.5, null, true], "a": {}, "é": "<\"\n\u{1}>"});
+        let mut environment = minijinja::Environment::new();
+        environment.add_filter("tojson", tojson);
+        for (template, expected) in cases {
+            let context = minijinja::context! { x => minijinja::Value::from_serialize(&x) };
+            let printed = environment.render_str(template, context).map_err(|e| e.to_string());
+            assert_eq!(printed.as_deref(), Ok(expected), "{template}");
+        }
     }
 }

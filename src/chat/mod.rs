@@ -2,6 +2,7 @@
 
 mod date;
 mod json;
+mod python;
 
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, ErrorKind, context};
@@ -126,6 +127,7 @@ fn environment(now: Option<i64>) -> Environment<'static> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    python::install(&mut environment);
     environment.add_filter("tojson", json::tojson);
     environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
         Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))

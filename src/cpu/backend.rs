@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::attention::attention;
 use super::gated_activation::gated_activation;
 use super::kv::LayerCache;
-use super::matmul::{Activations, Residual, matmul};
+use super::matmul::{Activations, matmul};
 use super::matrix::PackedMatrix;
 use super::pool::Pool;
 use super::quantise::Q8Rows;
@@ -164,7 +164,7 @@ struct Machine {
     /// `[n_ctx, pairs, 2]` by variant.
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 impl CpuBackend {
@@ -178,7 +178,7 @@ impl CpuBackend {
     pub fn with_threads(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize, threads: usize) -> Self {
         let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
-        let pool = Pool::new(threads);
+        let pool = Arc::new(Pool::new(threads));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         CpuBackend {
             info: BackendInfo { backend: "cpu", adapter },
@@ -223,7 +223,8 @@ impl CpuBackend {
         if buffers.n_rows != tokens.len() {
             *buffers = Buffers::new(&plan, tokens.len());
         }
-        self.machine.run(&plan.body, buffers, tokens, position);
+        let machine = &mut self.machine;
+        machine.pool.clone().enter(|| machine.run(&plan.body, buffers, tokens, position));
         Ok(())
     }
 
@@ -234,7 +235,8 @@ impl CpuBackend {
             let width = hidden.len();
             hidden.copy_from_slice(&self.chunk.get(plan.hidden).f32()[row * width..][..width]);
         }
-        self.machine.run(&plan.head, &mut self.single, &[], 0);
+        let (machine, single) = (&mut self.machine, &mut self.single);
+        machine.pool.clone().enter(|| machine.run(&plan.head, single, &[], 0));
     }
 
     fn logits(&self) -> &[f32] {
@@ -278,12 +280,12 @@ impl Machine {
         match *op {
             Op::Embed { weight, out, scale } => self.embed(buffers, weight, out, scale, tokens),
             Op::RmsNorm { x, weight, out, eps, accumulate } => {
-                let weight = self.weights.vector(weight);
+                let (weight, pool) = (self.weights.vector(weight), &self.pool);
                 buffers.produce(out, accumulate, |buffers, out| {
-                    let rows = buffers.get(x).f32().chunks_exact(weight.len());
-                    for (x, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
-                        rms_norm(x, weight, eps, out);
-                    }
+                    let x = buffers.get(x).f32();
+                    pool.for_chunks(out, weight.len(), |r, out| {
+                        rms_norm(&x[r * weight.len()..][..weight.len()], weight, eps, out);
+                    });
                 });
             }
             Op::MatMul { weight, x, out, out_offset, accumulate } => {
@@ -303,13 +305,16 @@ impl Machine {
                     });
                 });
             }
-            Op::GatedActivation { gate_up, out, activation } => buffers.produce(out, false, |buffers, out| {
-                let gate_up = buffers.get(gate_up).f32();
-                let width = gate_up.len() / buffers.n_rows;
-                for (gate_up, out) in gate_up.chunks_exact(width).zip(out.chunks_exact_mut(width / 2)) {
-                    gated_activation(gate_up, activation, out);
-                }
-            }),
+            Op::GatedActivation { gate_up, out, activation } => {
+                let pool = &self.pool;
+                buffers.produce(out, false, |buffers, out| {
+                    let gate_up = buffers.get(gate_up).f32();
+                    let width = gate_up.len() / buffers.n_rows;
+                    pool.for_chunks(out, width / 2, |r, out| {
+                        gated_activation(&gate_up[r * width..][..width], activation, out);
+                    });
+                });
+            }
             // The CPU draws on the host: `burst_now`.
             Op::Sample { .. } => {}
         }
@@ -336,14 +341,14 @@ impl Machine {
         out_offset: usize,
         accumulate: bool,
     ) {
-        let mut target = std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
+        let mut target =
+            std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
         let stride = target.f32().len() / buffers.n_rows;
         let x = match buffers.get(x) {
             Buffer::Q8 { rows, .. } => Activations::Q8(rows),
             Buffer::F32 { values, .. } => Activations::F32(values),
         };
-        let residual = if accumulate { Residual::Out } else { Residual::None };
-        matmul(self.weights.matrix(weight), x, residual, target.f32_mut(), stride, out_offset, &self.pool);
+        matmul(self.weights.matrix(weight), x, accumulate, target.f32_mut(), stride, out_offset, &self.pool);
         buffers.all[out.0 as usize] = target;
     }
 

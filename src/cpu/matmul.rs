@@ -1,4 +1,4 @@
-//! `out[r, j] = weight[j] · x[r] (+ residual)` (docs/numerics.md, "Dot products").
+//! `out[r, j] = weight[j] · x[r]`, or `+=` (docs/numerics.md, "Dot products").
 //!
 //! `dot_row` is the specification; the vector paths in `dot/` give the same bits.
 
@@ -19,31 +19,21 @@ pub enum Activations<'a> {
     F32(&'a [f32]),
 }
 
-/// What is added to a product, indexed like the output.
-#[derive(Debug, Clone, Copy)]
-pub enum Residual<'a> {
-    /// Nothing.
-    None,
-    /// The output's old values.
-    Out,
-    /// Another buffer of the output's shape.
-    From(&'a [f32]),
-}
-
-/// Writes `out[r * out_stride + out_offset + j] = w[j] · x[r] (+ residual)` for all rows r of `x` and j of `w`.
+/// Writes `out[r * out_stride + out_offset + j] = w[j] · x[r]` for all rows r of `x` and j of `w`; adds to the old values where
+/// `accumulate` is set.
 ///
 /// # Panics
 /// If the activations do not match the weights' type and width, or a row does not fit `out`.
 pub fn matmul(
     w: &PackedMatrix,
     x: Activations<'_>,
-    residual: Residual<'_>,
+    accumulate: bool,
     out: &mut [f32],
     out_stride: usize,
     out_offset: usize,
     pool: &Pool,
 ) {
-    matmul_on(dot::paths().next(), w, x, residual, out, out_stride, out_offset, pool);
+    matmul_on(dot::paths().next(), w, x, accumulate, out, out_stride, out_offset, pool);
 }
 
 /// `matmul` on a given path; `None` is the specification itself.
@@ -51,7 +41,7 @@ fn matmul_on(
     path: Option<&dot::Path>,
     w: &PackedMatrix,
     x: Activations<'_>,
-    residual: Residual<'_>,
+    accumulate: bool,
     out: &mut [f32],
     out_stride: usize,
     out_offset: usize,
@@ -75,17 +65,26 @@ fn matmul_on(
             }
         });
     }
-    for r in 0..rows {
-        let first = r * out_stride + out_offset;
-        let out = &mut out[first..first + w.rows()];
-        for (j, out) in out.iter_mut().enumerate() {
-            let product = products[j * rows + r];
-            *out = match residual {
-                Residual::None => product,
-                Residual::Out => product + *out,
-                Residual::From(other) => product + other[first + j],
-            };
+    // By tiles, so that the products, of which a row's lie apart, are read while they are near.
+    for (tile, products) in products.chunks(TILE * rows).enumerate() {
+        for r in 0..rows {
+            let first = r * out_stride + out_offset + tile * TILE;
+            let products = products.chunks_exact(rows).map(|products| products[r]);
+            let len = products.len();
+            store(accumulate, &mut out[first..first + len], products);
         }
+    }
+}
+
+/// Weight rows whose products are moved to the output together.
+const TILE: usize = 64;
+
+/// Writes products to a part of the output.
+fn store(accumulate: bool, out: &mut [f32], products: impl Iterator<Item = f32>) {
+    if accumulate {
+        out.iter_mut().zip(products).for_each(|(out, product)| *out += product);
+    } else {
+        out.iter_mut().zip(products).for_each(|(out, product)| *out = product);
     }
 }
 
@@ -220,7 +219,7 @@ mod tests {
 
     fn product(path: Option<&dot::Path>, w: &PackedMatrix, x: Activations<'_>, rows: usize, pool: &Pool) -> Vec<u32> {
         let mut out = vec![0.0; w.rows() * rows];
-        matmul_on(path, w, x, Residual::None, &mut out, w.rows(), 0, pool);
+        matmul_on(path, w, x, false, &mut out, w.rows(), 0, pool);
         out.iter().map(|v| v.to_bits()).collect()
     }
 
@@ -297,21 +296,21 @@ mod tests {
     }
 
     #[test]
-    fn residuals_and_places_in_the_output() {
+    fn accumulation_and_places_in_the_output() {
         let (w, x) = (matrix(QuantType::Q4_1, 64, 3, 0.1), activations(64, 2, 1.0));
         let x = fitting(QuantType::Q4_1, &x);
         let pool = Pool::serial();
         let plain: Vec<f32> = product(None, &w, x, 2, &pool).into_iter().map(f32::from_bits).collect();
         let old: Vec<f32> = (0..14).map(|i| i as f32).collect();
-        for (residual, keeps) in [(Residual::None, 0.0), (Residual::Out, 1.0), (Residual::From(&old.clone()), 1.0)] {
+        for (accumulate, keeps) in [(false, 0.0), (true, 1.0)] {
             let mut out = old.clone();
-            matmul(&w, x, residual, &mut out, 7, 2, &pool);
+            matmul(&w, x, accumulate, &mut out, 7, 2, &pool);
             for i in 0..14 {
                 let expected = match i % 7 {
                     2..5 => plain[i / 7 * 3 + i % 7 - 2] + keeps * old[i],
                     _ => old[i],
                 };
-                assert_eq!(out[i], expected, "{residual:?} at {i}");
+                assert_eq!(out[i], expected, "accumulate {accumulate}, at {i}");
             }
         }
     }
@@ -319,20 +318,24 @@ mod tests {
     #[test]
     #[ignore = "prints a table of speeds"]
     fn speed() {
-        let pool = Pool::new(2);
-        for kind in QuantType::ALL {
-            for (k, rows) in [(576, 49152), (1536, 24576), (2560, 16384)] {
+        for (threads, n_x) in [(1, 1), (2, 1), (1, 16)] {
+            let pool = Pool::new(threads);
+            for (kind, k, rows) in QuantType::ALL.into_iter().flat_map(|kind| [(kind, 576, 24576), (kind, 1536, 8192)])
+            {
                 let Ok(layout) = PlaneLayout::new(kind, k) else { continue };
-                let (w, x) = (matrix(kind, k, rows, 0.1), activations(k, 1, 1.0));
-                let (bytes, mut out) = (rows * layout.row_bytes(), vec![0.0; rows]);
+                let (w, x) = (matrix(kind, k, rows, 0.1), activations(k, n_x, 1.0));
+                let (bytes, mut out) = (rows * layout.row_bytes(), vec![0.0; rows * n_x]);
                 let best = (0..10)
                     .map(|_| {
                         let start = std::time::Instant::now();
-                        matmul(&w, fitting(kind, &x), Residual::None, &mut out, rows, 0, &pool);
+                        matmul(&w, fitting(kind, &x), false, &mut out, rows, 0, &pool);
                         start.elapsed().as_secs_f64()
                     })
                     .fold(f64::MAX, f64::min);
-                println!("{kind:?} {rows} x {k}: {:.1} GB/s", bytes as f64 / best * 1e-9);
+                let (bytes, products) = (bytes as f64 * 1e-9 / best, (rows * k * n_x) as f64 * 1e-9 / best);
+                println!(
+                    "{threads} threads, {kind:?} {rows} x {k}, {n_x} rows: {bytes:.1} GB/s, {products:.0} G products/s"
+                );
             }
         }
     }

@@ -27,6 +27,7 @@ impl Plane {
     }
 
     /// The bytes from `at` on, slack included; empty for an absent plane.
+    #[inline]
     fn from(&self, at: usize) -> &[u8] {
         let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
         &bytes[at..]
@@ -111,6 +112,7 @@ impl PackedMatrix {
     }
 
     /// The planes from row `r` on, each with at least `SLACK` bytes after the row.
+    #[inline]
     pub(crate) fn planes_from(&self, r: usize) -> PlanesRef<'_> {
         PlanesRef {
             quants: self.quants.from(r * self.layout.quants_stride),

@@ -1,7 +1,7 @@
 //! Activations quantised to int8 per block of 32 (docs/numerics.md, "Quantised activations").
 
 use crate::numerics::segments::Segments;
-use crate::numerics::{exact_recip, guard};
+use crate::numerics::{exact_recip, is_finite_bits};
 
 /// Quantised rows, blocks interleaved like those of the weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,73 +32,102 @@ impl Q8Rows {
     /// Quantises `x [k]` into row `r`.
     pub fn quantise_row(&mut self, r: usize, x: &[f32]) {
         let first = r * self.segments.places();
-        for (b, x) in x.chunks_exact(32).enumerate() {
+        for (b, x) in x.as_chunks::<32>().0.iter().enumerate() {
             let at = first + self.segments.place(b);
-            let amax = x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
-            let (d, scale) = block_scale(f32::from_bits(amax));
-            let q = &mut self.q[at * 32..][..32];
-            for (q, x) in q.iter_mut().zip(x) {
-                *q = round(x * scale).clamp(-127.0, 127.0) as i8;
-            }
-            self.d[at] = d;
-            self.sum[at] = q.iter().map(|q| i32::from(*q)).sum();
+            let block = quantise_block(x);
+            self.q[at * 32..][..32].copy_from_slice(&block.q);
+            self.d[at] = block.d;
+            self.sum[at] = block.sum;
         }
     }
 }
 
-/// Scale of a block, and the factor on its values before they are rounded: 0 where every integer is to be 0.
-fn block_scale(amax: f32) -> (f32, f32) {
-    /// 2^-100.
-    const SMALLEST: f32 = f32::from_bits(27 << 23);
-    if !amax.is_finite() {
-        (f32::from_bits(0x7fc0_0000), 0.0)
-    } else if amax < SMALLEST {
-        (0.0, 0.0)
-    } else {
-        (amax * (1.0 / 127.0), guard(127.0 * exact_recip(amax)))
-    }
+/// 32 quantised values.
+struct Q8Block {
+    q: [i8; 32],
+    d: f32,
+    sum: i32,
 }
 
-/// Nearest integer, ties to even, for magnitudes below 2^22: adding 1.5 * 2^23 leaves no room for a fraction.
-fn round(x: f32) -> f32 {
-    const MAGIC: f32 = 12_582_912.0;
-    (x + MAGIC) - MAGIC
+/// Blocks whose largest magnitude is below 2^-100 count as zero.
+const SMALLEST: f32 = f32::from_bits((127 - 100) << 23);
+/// Added to a number below 2^22 it leaves the nearest integer, ties to even, in the low bits.
+const ROUNDER: f32 = 12_582_912.0;
+
+/// Written as loops over whole blocks, which compilers turn into vector code.
+fn quantise_block(x: &[f32; 32]) -> Q8Block {
+    // Magnitudes compare as their bits, NaN above all.
+    let amax_bits = x.iter().fold(0, |most, v| most.max(v.to_bits() & 0x7fff_ffff));
+    let amax = f32::from_bits(amax_bits);
+    if !is_finite_bits(amax) {
+        return Q8Block { q: [0; 32], d: f32::from_bits(0x7fc0_0000), sum: 0 };
+    }
+    if amax < SMALLEST {
+        return Q8Block { q: [0; 32], d: 0.0, sum: 0 };
+    }
+    let r = 127.0 * exact_recip(amax);
+    let integer = |x: f32| ((x * r + ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32).clamp(-127, 127);
+    let q = x.map(integer);
+    Q8Block { q: q.map(|q| q as i8), d: amax * (1.0 / 127.0), sum: q.iter().sum() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn quantised(x: &[f32]) -> Q8Rows {
-        let mut rows = Q8Rows::zeroed(x.len(), 1);
-        rows.quantise_row(0, x);
-        rows
+    /// The contract, word for word.
+    fn reference(x: &[f32; 32]) -> ([i8; 32], f32) {
+        if x.iter().any(|x| !x.is_finite()) {
+            return ([0; 32], f32::from_bits(0x7fc0_0000));
+        }
+        let amax = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs()));
+        if amax < 2f32.powi(-100) {
+            return ([0; 32], 0.0);
+        }
+        let r = 127.0 * exact_recip(amax);
+        (x.map(|x| (x * r).round_ties_even().clamp(-127.0, 127.0) as i8), amax * (1.0 / 127.0))
     }
 
     #[test]
-    fn largest_magnitude_is_127_and_ties_go_to_even() {
-        let mut x = [0.0; 32];
-        (x[0], x[1], x[2], x[3]) = (-254.0, 5.0, 3.0, -7.0);
-        let rows = quantised(&x);
-        assert_eq!(rows.q[..4], [-127, 2, 2, -4]);
-        assert_eq!((rows.d[0], rows.sum[0]), (2.0, -127));
-    }
-
-    #[test]
-    fn tiny_and_nonfinite_blocks() {
-        let mut x = [1e-31; 64];
-        x[40] = f32::INFINITY;
-        let rows = quantised(&x);
-        assert!(rows.q.iter().all(|q| *q == 0));
-        assert_eq!(rows.d[0], 0.0);
-        assert_eq!(rows.d[1].to_bits(), 0x7fc0_0000);
+    fn blocks_follow_the_contract() {
+        let ramp: [f32; 32] = std::array::from_fn(|i| (i as f32 - 15.5) * 0.37);
+        let ties: [f32; 32] = std::array::from_fn(|i| if i == 0 { 127.0 } else { i as f32 - 16.5 });
+        let with = |value: f32| {
+            let mut x = ramp;
+            x[7] = value;
+            x
+        };
+        let cases = [
+            ("ramp", ramp),
+            ("ties", ties),
+            ("zeros", [0.0; 32]),
+            ("negative zeros", [-0.0; 32]),
+            ("just below the smallest", [-2f32.powi(-100) * 0.999_999_9; 32]),
+            ("the smallest", [-2f32.powi(-100); 32]),
+            ("large", with(-1e38)),
+            ("largest", with(f32::MAX)),
+            ("NaN", with(f32::NAN)),
+            ("infinity", with(f32::NEG_INFINITY)),
+        ];
+        for (name, x) in cases {
+            let (found, (q, d)) = (quantise_block(&x), reference(&x));
+            assert_eq!((found.q, found.d.to_bits()), (q, d.to_bits()), "{name}");
+            assert_eq!(found.sum, q.iter().map(|&q| i32::from(q)).sum::<i32>(), "{name}");
+        }
     }
 
     #[test]
     fn blocks_are_interleaved() {
-        // 64 blocks: 32 segments of 2, block 1 lies at place 32.
-        let mut x = [0.0; 2048];
-        x[32] = 1.0;
-        assert_eq!(quantised(&x).q[32 * 32], 127);
+        // 48 blocks: 24 segments of 2. Block b holds b + 1 everywhere.
+        let k = 1536;
+        let x: Vec<f32> = (0..2 * k).map(|i| (i % k / 32 + 1) as f32).collect();
+        let mut rows = Q8Rows::zeroed(k, 2);
+        rows.quantise_row(1, &x[k..]);
+        assert!(rows.d[..48].iter().all(|&d| d == 0.0), "row 0 is untouched");
+        for b in 0..48 {
+            let at = 48 + b % 2 * 24 + b / 2;
+            assert_eq!(rows.d[at], (b + 1) as f32 * (1.0 / 127.0));
+            assert_eq!(rows.sum[at], 32 * 127);
+        }
     }
 }

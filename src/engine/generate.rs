@@ -31,7 +31,15 @@ pub struct GenerateOptions {
 
 impl Default for GenerateOptions {
     fn default() -> Self {
-        GenerateOptions { max_tokens: 256, temperature: 0.0, seed: 0, stop: Vec::new(), burst: 4, chunk: 0, ignore_eos: false }
+        GenerateOptions {
+            max_tokens: 256,
+            temperature: 0.0,
+            seed: 0,
+            stop: Vec::new(),
+            burst: 4,
+            chunk: 0,
+            ignore_eos: false,
+        }
     }
 }
 
@@ -204,13 +212,7 @@ impl Engine {
 
     async fn burst(&mut self, generation: &Generation, first: First, steps: usize) -> Result<Vec<u32>> {
         let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
-        let request = Burst {
-            first,
-            position: self.cached.len(),
-            steps,
-            sampling: generation.sampling,
-            stop_ids,
-        };
+        let request = Burst { first, position: self.cached.len(), steps, sampling: generation.sampling, stop_ids };
         self.backend.burst(request).await
     }
 

@@ -16,12 +16,14 @@
 
 mod any_backend;
 pub mod backend;
+mod bench;
 pub(crate) mod clock;
 mod floor;
 mod generate;
 mod load;
 mod stop;
 
+pub use bench::{BenchOptions, BenchReport};
 pub use floor::Floor;
 pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use load::{BackendChoice, LoadOptions};
@@ -103,11 +105,12 @@ impl Engine {
     /// # Errors
     /// [`Error::Template`] where the file has no template or it refuses the messages.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
-        let template = self.template.as_ref().ok_or_else(|| Error::Template {
-            reason: "the file has none; use a raw prompt".into(),
-        })?;
+        let template = self
+            .template
+            .as_ref()
+            .ok_or_else(|| Error::Template { reason: "the file has none; use a raw prompt".into() })?;
         let text = template.render(messages, &RenderOptions::default())?;
-        Ok(self.tokenizer.encode(&text, true))
+        Ok(self.tokenizer.encode_chat(&text))
     }
 
     /// Token ids of a text as it is: special tokens parsed, BOS and EOS added as the model says.

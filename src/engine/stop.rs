@@ -33,10 +33,7 @@ impl StopStrings {
 
 /// Bytes of the longest end of `text` that a proper beginning of `stop` equals.
 fn overlap(text: &str, stop: &str) -> usize {
-    (1..stop.len())
-        .rev()
-        .find(|n| stop.is_char_boundary(*n) && text.ends_with(&stop[..*n]))
-        .unwrap_or(0)
+    (1..stop.len()).rev().find(|n| stop.is_char_boundary(*n) && text.ends_with(&stop[..*n])).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Largest part a buffer of weights or cache is split into, whatever the device allows.
 const MAX_PART: u64 = (1 << 31) - 4096;
 /// Times `request_adapter` is asked before giving up: a browser's GPU process may still be starting.
-const ADAPTER_TRIES: u32 = 5;
+const ADAPTER_TRIES: u32 = if cfg!(target_arch = "wasm32") { 6 } else { 1 };
 
 /// An adapter, for listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,13 +167,35 @@ async fn default_adapter(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
         ..Default::default()
     };
     let mut reason = String::new();
-    for _ in 0..ADAPTER_TRIES {
+    for attempt in 0..ADAPTER_TRIES {
+        if attempt > 0 {
+            pause(100 << attempt).await;
+        }
         match instance.request_adapter(&options).await {
             Ok(adapter) => return Ok(adapter),
             Err(e) => reason = e.to_string(),
         }
     }
     Err(Error::NoAdapter { reason })
+}
+
+/// Waits, where there is a browser's timer.
+async fn pause(milliseconds: u32) {
+    #[cfg(target_arch = "wasm32")]
+    {
+        use wasm_bindgen::{JsCast, JsValue};
+        let promise = js_sys::Promise::new(&mut |resolve, _| {
+            let global = js_sys::global();
+            let timer = js_sys::Reflect::get(&global, &"setTimeout".into());
+            if let Ok(timer) = timer.and_then(|timer| timer.dyn_into::<js_sys::Function>()) {
+                // Where it throws, the promise is dropped with the page.
+                let _ = timer.call2(&global, &resolve, &JsValue::from(milliseconds));
+            }
+        });
+        let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = milliseconds;
 }
 
 /// Small limits for what the kernels use, the adapter's own for sizes of buffers.

@@ -153,9 +153,11 @@ impl Keys<'_> {
         match self.meta.opt_str(&kind)? {
             None | Some("none") => Ok(1.0),
             Some("linear") => Ok(factor.filter(|f| *f > 0.0).unwrap_or(1.0) as f64),
-            Some(other) => {
-                Err(Error::BadValue { key: kind, found: format!("{other:?}"), expected: "\"none\" or \"linear\"".into() })
-            }
+            Some(other) => Err(Error::BadValue {
+                key: kind,
+                found: format!("{other:?}"),
+                expected: "\"none\" or \"linear\"".into(),
+            }),
         }
     }
 }

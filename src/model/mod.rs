@@ -40,7 +40,8 @@ impl Model {
 
 /// `rope_freqs.weight`: a divisor for each rotated pair (Llama 3's long-context scaling).
 async fn rope_divisors(file: &GgufFile, info: &crate::gguf::TensorInfo, config: &Config) -> Result<Vec<f32>> {
-    let bad = |found: String, expected: String| crate::error::Error::BadTensor { tensor: info.name.clone(), found, expected };
+    let bad =
+        |found: String, expected: String| crate::error::Error::BadTensor { tensor: info.name.clone(), found, expected };
     let n_pairs = config.n_rot / 2;
     if info.row_len() != n_pairs || info.rows() != 1 {
         return Err(bad(format!("shape [{}, {}]", info.rows(), info.row_len()), format!("[1, {n_pairs}]")));

@@ -79,7 +79,13 @@ impl Weights {
                     group.tensors.push(info.clone());
                     group.rows += rows;
                 }
-                _ => groups.push(WeightDesc { tensors: vec![info.clone()], kind: info.kind, rows, k, role: Role::Matrix }),
+                _ => groups.push(WeightDesc {
+                    tensors: vec![info.clone()],
+                    kind: info.kind,
+                    rows,
+                    k,
+                    role: Role::Matrix,
+                }),
             }
         }
         Ok(groups.into_iter().map(|g| self.push(g)).collect())

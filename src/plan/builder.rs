@@ -71,12 +71,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Makes the forms of an activation that `readers` need; `emit` writes one form.
-    fn operand(
-        &mut self,
-        width: usize,
-        readers: &[WeightId],
-        mut emit: impl FnMut(&mut Vec<Op>, BufferId),
-    ) -> Operand {
+    fn operand(&mut self, width: usize, readers: &[WeightId], mut emit: impl FnMut(&mut Vec<Op>, BufferId)) -> Operand {
         let quantised = readers.iter().any(|w| self.desc(*w).kind.is_quantised());
         let float = readers.iter().any(|w| !self.desc(*w).kind.is_quantised());
         let q8 = quantised.then(|| self.buffer(Shape::Q8 { width }));

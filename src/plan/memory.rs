@@ -1,7 +1,7 @@
 //! Assigns buffers by liveness: a buffer is reused as soon as its last reader has run.
 
-use super::op::{BufferId, Op, Shape};
 use super::Plan;
+use super::op::{BufferId, Op, Shape};
 
 impl Op {
     /// Buffers read or written, the written one last.
@@ -58,4 +58,71 @@ fn take_slot(slots: &mut Vec<(Shape, usize)>, shape: Shape, last_use: usize, now
     }
     slots.push((shape, last_use));
     slots.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Activation, WeightId};
+
+    /// Two layers of a residual stream, in which every value has its own buffer.
+    fn unassigned() -> Plan {
+        let (wide, narrow) = (Shape::F32 { width: 64 }, Shape::F32 { width: 32 });
+        let mut plan = Plan {
+            body: vec![Op::Embed { weight: WeightId(0), out: BufferId(0), scale: 1.0 }],
+            head: Vec::new(),
+            sample: Vec::new(),
+            buffers: vec![narrow],
+            hidden: BufferId(0),
+            logits: BufferId(0),
+            ropes: Vec::new(),
+            layers: Vec::new(),
+            n_vocab: 64,
+        };
+        let mut fresh = |shape| {
+            plan.buffers.push(shape);
+            BufferId(plan.buffers.len() as u32 - 1)
+        };
+        let matmul = |x, out, accumulate| Op::MatMul { weight: WeightId(1), x, out, out_offset: 0, accumulate };
+        for _ in 0..2 {
+            let (h, gate_up, product) = (fresh(narrow), fresh(wide), fresh(narrow));
+            plan.body.push(Op::RmsNorm { x: BufferId(0), weight: WeightId(2), out: h, accumulate: false, eps: 1e-5 });
+            plan.body.push(matmul(h, gate_up, false));
+            plan.body.push(Op::GatedActivation { gate_up, out: product, activation: Activation::Silu });
+            plan.body.push(matmul(product, BufferId(0), true));
+        }
+        let (h, logits) = (fresh(narrow), fresh(wide));
+        plan.head.push(Op::RmsNorm { x: BufferId(0), weight: WeightId(2), out: h, accumulate: false, eps: 1e-5 });
+        plan.head.push(matmul(h, logits, false));
+        plan.sample.push(Op::Sample { logits });
+        plan.logits = logits;
+        plan
+    }
+
+    #[test]
+    fn every_reader_finds_the_value_it_would_have_found() {
+        let mut before = unassigned();
+        let mut after = assign_buffers(before.clone());
+        let mut holds = vec![None; after.buffers.len()];
+        let ops = all_ops(&mut before).zip(all_ops(&mut after));
+        for (value_op, slot_op) in ops {
+            let values: Vec<u32> = value_op.buffers_mut().into_iter().map(|id| id.0).collect();
+            let slots: Vec<usize> = slot_op.buffers_mut().into_iter().map(|id| id.0 as usize).collect();
+            let (reads, write) = (slots.len() - 1, slots[slots.len() - 1]);
+            for i in 0..reads {
+                assert_eq!(holds[slots[i]], Some(values[i]), "{slot_op:?}");
+                assert_ne!(slots[i], write, "{slot_op:?} overwrites what it reads");
+            }
+            holds[write] = Some(values[values.len() - 1]);
+        }
+        assert_eq!(holds[after.hidden.0 as usize], Some(0));
+        assert_eq!(holds[after.logits.0 as usize], Some(before.logits.0));
+    }
+
+    #[test]
+    fn layers_share_their_buffers() {
+        let (before, after) = (unassigned(), assign_buffers(unassigned()));
+        // The stream; h or product; gate_up or logits.
+        assert_eq!((before.buffers.len(), after.buffers.len()), (9, 3));
+    }
 }

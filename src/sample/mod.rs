@@ -32,7 +32,10 @@ pub fn draw(logits: &[f32], sampling: Sampling, position: u32) -> u32 {
     match sampling.inverse_temperature() {
         None => argmax(logits.iter().copied()),
         Some(factor) => argmax(
-            logits.iter().enumerate().map(|(id, l)| l * factor + gumbel(sampling.seed, position, DRAW_STREAM, id as u32)),
+            logits
+                .iter()
+                .enumerate()
+                .map(|(id, l)| l * factor + gumbel(sampling.seed, position, DRAW_STREAM, id as u32)),
         ),
     }
 }

@@ -68,9 +68,12 @@ fn complete(bytes: &[u8]) -> (String, usize) {
 mod tests {
     use super::*;
 
+    /// Bytes pushed, the text after each push, the text at the end.
+    type Case = (&'static [&'static [u8]], &'static [&'static str], &'static str);
+
     #[test]
     fn never_half_a_character() {
-        let cases: [(&[&[u8]], &[&str], &str); 6] = [
+        let cases: [Case; 6] = [
             (&[b"ab", b"c"], &["ab", "c"], ""),
             (&[b"\xf0", b"\x9f\x98", b"\x80!"], &["", "", "😀!"], ""),
             (&[b"a\xe4\xb8", b"\xad\xe6"], &["a", "中"], "\u{fffd}"),

@@ -83,8 +83,11 @@ impl Merger {
 mod tests {
     use super::*;
 
-    /// Merges one-byte symbols; the pairs are (left, right, result), the first of highest priority.
-    fn merge(ids: &[u32], pairs: &[(u32, u32, u32)]) -> Vec<u32> {
+    /// Left, right, result.
+    type Pair = (u32, u32, u32);
+
+    /// Merges one-byte symbols; the first pair is of highest priority.
+    fn merge(ids: &[u32], pairs: &[Pair]) -> Vec<u32> {
         let mut merger = Merger::default();
         ids.iter().for_each(|id| merger.push(*id, 1));
         merger.run(|l, r| {
@@ -96,7 +99,7 @@ mod tests {
 
     #[test]
     fn highest_priority_first_then_leftmost() {
-        let cases: [(&[u32], &[(u32, u32, u32)], &[u32]); 6] = [
+        let cases: [(&[u32], &[Pair], &[u32]); 6] = [
             (&[], &[], &[]),
             (&[1], &[(1, 1, 2)], &[1]),
             (&[1, 1, 1], &[(1, 1, 2)], &[2, 1]),

@@ -12,6 +12,8 @@ mod merge;
 mod special;
 mod split;
 mod spm;
+#[cfg(test)]
+mod tests;
 mod vocab;
 
 pub use decoder::Decoder;

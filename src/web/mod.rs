@@ -69,6 +69,15 @@ impl Model {
         json::write(&json::Info::from(self.engine.info()))
     }
 
+    /// Measures the model: `options` is a [`engine::BenchOptions`], the result a [`engine::BenchReport`], both as JSON.
+    ///
+    /// # Errors
+    /// Whatever [`Engine::bench`] reports, as a JavaScript `Error`.
+    pub async fn bench(&mut self, options: String) -> Result<String, JsValue> {
+        let report = self.engine.bench(json::read(&options)?).await.map_err(to_js)?;
+        Ok(json::write(&report))
+    }
+
     /// The token ids of a text as a raw prompt.
     pub fn tokenize(&self, text: &str) -> Vec<u32> {
         self.engine.raw_prompt(text)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Folders that may hold models: `$BLUESHIFT_MODELS`, `models/`, the user's cache.
-pub fn model_folders() -> Vec<PathBuf> {
+pub(crate) fn model_folders() -> Vec<PathBuf> {
     let set = std::env::var_os("BLUESHIFT_MODELS").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -13,7 +13,7 @@ pub fn model_folders() -> Vec<PathBuf> {
 
 /// The path of a model file. Where it is absent the test is to return early: a line says that it is ignored; under CI
 /// an absent model is a failure.
-pub fn model(name: &str) -> Option<PathBuf> {
+pub(crate) fn model(name: &str) -> Option<PathBuf> {
     let found = model_folders().into_iter().map(|folder| folder.join(name)).find(|path| path.is_file());
     if found.is_none() {
         assert!(std::env::var_os("CI").is_none(), "{name} is in none of {:?}", model_folders());
@@ -28,7 +28,10 @@ pub fn model(name: &str) -> Option<PathBuf> {
 pub fn has_adapter() -> bool {
     let found = !pollster::block_on(blueshift::gpu::list_adapters()).is_empty();
     if !found {
-        assert!(std::env::var_os("CI").is_none(), "no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe"
+        );
         println!("ignored: no GPU adapter");
     }
     found

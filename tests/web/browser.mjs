@@ -1,4 +1,4 @@
-// A headless Chromium whose WebGPU is SwiftShader, on a page of the test server.
+// A headless Chromium on a page of the test server; its WebGPU is SwiftShader, or the machine's GPU where that is asked for.
 
 import { after, before } from 'node:test';
 
@@ -7,17 +7,28 @@ import { chromium } from 'playwright-core';
 import { chrome, requireFiles } from './places.mjs';
 import { startServer } from './server.mjs';
 
-const args = [
+const common = [
   '--no-sandbox',
   '--enable-unsafe-webgpu',
-  '--use-webgpu-adapter=swiftshader',
-  '--disable-gpu-watchdog',
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
   '--no-first-run',
   '--disable-quic',
 ];
+const adapters = {
+  sw: ['--use-webgpu-adapter=swiftshader', '--disable-gpu-watchdog'],
+  hw: ['--enable-features=Vulkan', '--use-angle=vulkan', '--disable-vulkan-surface', '--ignore-gpu-blocklist', '--disable-gpu-sandbox'],
+};
+
+/** Starts Chromium with the software adapter (`sw`) or the machine's GPU (`hw`). */
+export function launch(adapter) {
+  return chromium.launch({
+    executablePath: chrome,
+    args: [...common, ...adapters[adapter]],
+    ignoreDefaultArgs: ['--disable-gpu', '--enable-unsafe-swiftshader'],
+  });
+}
 
 /** The software adapter decodes about one token a second. */
 export const PATIENCE = 15 * 60 * 1000;
@@ -33,11 +44,7 @@ export function withBrowser() {
   before(async () => {
     requireFiles();
     server = await startServer();
-    browser = await chromium.launch({
-      executablePath: chrome,
-      args,
-      ignoreDefaultArgs: ['--disable-gpu', '--enable-unsafe-swiftshader'],
-    });
+    browser = await launch('sw');
     context.address = server.address;
     context.open = async (path) => {
       const page = await browser.newPage();

@@ -29,7 +29,12 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let mut messages = beginning.clone();
     let interactive = std::io::stdin().is_terminal();
     if interactive {
-        println!("{} on {} ({}). /new starts over, /quit ends.", engine.info().name, engine.info().backend, engine.info().adapter);
+        println!(
+            "{} on {} ({}). /new starts over, /quit ends.",
+            engine.info().name,
+            engine.info().backend,
+            engine.info().adapter
+        );
     }
     let mut lines = std::io::stdin().lock().lines();
     loop {

@@ -75,7 +75,12 @@ pub(crate) struct SelftestArgs {
 pub(crate) fn selftest(args: SelftestArgs) -> Result<()> {
     let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
     let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL))?;
-    println!("{}: {} in {:.1} ms", gpu.adapter().name, if report.exact { "exact" } else { "NOT exact" }, report.milliseconds);
+    println!(
+        "{}: {} in {:.1} ms",
+        gpu.adapter().name,
+        if report.exact { "exact" } else { "NOT exact" },
+        report.milliseconds
+    );
     if !report.exact {
         bail!("the device's bits differ from the contract's, first in {}", report.first_difference.unwrap_or_default());
     }
@@ -92,7 +97,10 @@ pub(crate) struct AdaptersArgs {
 pub(crate) fn adapters(args: AdaptersArgs) -> Result<()> {
     let adapters = pollster::block_on(list_adapters());
     if args.json {
-        println!("{}", json!(adapters.iter().map(|a| json!({"name": a.name, "api": a.api, "type": a.kind})).collect::<Vec<_>>()));
+        println!(
+            "{}",
+            json!(adapters.iter().map(|a| json!({"name": a.name, "api": a.api, "type": a.kind})).collect::<Vec<_>>())
+        );
         return Ok(());
     }
     for a in &adapters {

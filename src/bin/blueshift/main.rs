@@ -1,4 +1,4 @@
-//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`.
+//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `synth`.
 
 mod bench;
 mod chat;
@@ -6,6 +6,7 @@ mod info;
 mod logits;
 mod open;
 mod run;
+mod synth;
 
 use clap::{Parser, Subcommand};
 
@@ -35,6 +36,8 @@ enum Command {
     Logits(logits::Args),
     /// Measure prefill and decode.
     Bench(bench::Args),
+    /// Write a file of random weights at a real model's shape.
+    Synth(synth::Args),
 }
 
 fn main() {
@@ -47,6 +50,7 @@ fn main() {
         Command::Adapters(args) => info::adapters(args),
         Command::Logits(args) => logits::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Synth(args) => synth::main(args),
     };
     if let Err(error) = result {
         eprintln!("blueshift: {error:#}");

@@ -228,6 +228,11 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn and_f32(a: __m256, b: __m256i) -> __m256 {
+        unsafe { _mm256_and_ps(a, _mm256_castsi256_ps(b)) }
+    }
+
+    #[inline(always)]
     unsafe fn add_f32(a: __m256, b: __m256) -> __m256 {
         unsafe { _mm256_add_ps(a, b) }
     }

@@ -227,6 +227,11 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn and_f32(a: __m512, b: __m512i) -> __m512 {
+        unsafe { _mm512_and_ps(a, _mm512_castsi512_ps(b)) }
+    }
+
+    #[inline(always)]
     unsafe fn add_f32(a: __m512, b: __m512) -> __m512 {
         unsafe { _mm512_add_ps(a, b) }
     }

@@ -5,6 +5,9 @@ use super::prepare::Prepared;
 use crate::cpu::matrix::PackedMatrix;
 use crate::quant::PlanesRef;
 
+/// Weight rows that meet one group of activation rows after another while both are in the first cache.
+const TILE: usize = 16;
+
 /// A float type.
 pub(super) trait Float {
     /// Bytes a value.
@@ -47,35 +50,55 @@ impl Float for BF16 {
 /// `super::Kernel` of a float type on an instruction set.
 #[inline(always)]
 pub(super) unsafe fn run<S: Isa, T: Float>(w: &PackedMatrix, x: &Prepared, first: usize, out: &mut [f32]) {
-    for (j, out) in out.chunks_exact_mut(x.rows).enumerate() {
-        let row = w.planes_from(first + j);
+    for (i, out) in out.chunks_mut(TILE * x.rows).enumerate() {
         let mut r = 0;
-        // SAFETY: the caller's promises, and the plane has slack for a group past its last block.
+        // SAFETY: the caller's promises, and planes and activations have slack for a group past their last block.
         unsafe {
             while r + 4 <= x.rows {
-                rows::<S, T, 4>(w, &row, x, r, &mut out[r..]);
+                tile::<S, T, 4>(w, x, first + i * TILE, r, out);
                 r += 4;
             }
             while r < x.rows {
-                rows::<S, T, 1>(w, &row, x, r, &mut out[r..]);
+                tile::<S, T, 1>(w, x, first + i * TILE, r, out);
                 r += 1;
             }
         }
     }
 }
 
-/// One weight row times `R` rows of activations from `first` on.
+/// The weight rows from `first` on, as many as `out` holds, times `R` rows of activations from `r` on.
 #[inline(always)]
-unsafe fn rows<S: Isa, T: Float, const R: usize>(
+unsafe fn tile<S: Isa, T: Float, const R: usize>(
+    w: &PackedMatrix,
+    x: &Prepared,
+    first: usize,
+    r: usize,
+    out: &mut [f32],
+) {
+    // Lanes that no segment has stay 0.
+    let mut lanes = [[0.0f32; 32]; R];
+    for (j, out) in out.chunks_exact_mut(x.rows).enumerate() {
+        // SAFETY: as in `run`.
+        unsafe {
+            fold::<S, T, R>(w, &w.planes_from(first + j), x, r, &mut lanes);
+            for (lanes, out) in lanes.iter().zip(&mut out[r..]) {
+                *out = S::tree(lanes.as_ptr());
+            }
+        }
+    }
+}
+
+/// Folds the segments of one weight row, a lane each, over `R` rows of activations from `first` on.
+#[inline(always)]
+unsafe fn fold<S: Isa, T: Float, const R: usize>(
     w: &PackedMatrix,
     row: &PlanesRef<'_>,
     x: &Prepared,
     first: usize,
-    out: &mut [f32],
+    lanes: &mut [[f32; 32]; R],
 ) {
     let segments = w.layout().segments;
     let block = 32 * T::BYTES;
-    let mut lanes = [[0.0f32; 32]; R];
     let mut lane = 0;
     // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
     unsafe {
@@ -95,13 +118,9 @@ unsafe fn rows<S: Isa, T: Float, const R: usize>(
                 }
             }
             for (lanes, acc) in lanes.iter_mut().zip(acc) {
-                S::store_f32(lanes.as_mut_ptr().add(lane), acc);
+                S::store_f32(lanes.as_mut_ptr().add(lane), S::keep(acc, (segments.count - lane).min(S::W)));
             }
             lane += S::W;
-        }
-        for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.count..].fill(0.0);
-            *out = S::tree(lanes.as_ptr());
         }
     }
 }

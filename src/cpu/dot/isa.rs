@@ -1,5 +1,16 @@
 //! The operations a kernel is written in.
 
+/// Sixteen words of ones, then of zeros.
+static KEEP: [u32; 32] = {
+    let mut words = [0; 32];
+    let mut i = 0;
+    while i < 16 {
+        words[i] = u32::MAX;
+        i += 1;
+    }
+    words
+};
+
 /// An instruction set. `W` blocks make a group: `F` holds W f32 and `I` W i32, or 4·W bytes. Seen as bytes an `I` has one
 /// 16-byte lane for each of `W / 4` blocks.
 ///
@@ -61,6 +72,14 @@ pub(super) trait Isa: Copy {
     unsafe fn zero_f32() -> Self::F;
     unsafe fn load_f32(from: *const f32) -> Self::F;
     unsafe fn store_f32(to: *mut f32, v: Self::F);
+    /// The first `count` (1 to W) lanes, and +0 in the others.
+    #[inline(always)]
+    unsafe fn keep(v: Self::F, count: usize) -> Self::F {
+        // SAFETY: 16 words from any start up to 16 lie in the table.
+        unsafe { Self::and_f32(v, Self::load(KEEP.as_ptr().add(16 - count).cast())) }
+    }
+    /// The bits of both.
+    unsafe fn and_f32(a: Self::F, b: Self::I) -> Self::F;
     unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;

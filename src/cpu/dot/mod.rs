@@ -4,6 +4,11 @@
 //! architecture supplies. Lanes are segments: at a step t the blocks of all segments are neighbours, so a vector of
 //! block sums is scaled and added to a vector of accumulators, and nothing crosses lanes before the tree.
 
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128")),
+    allow(dead_code, unused_macros, unused_imports, reason = "there is no vector path")
+)]
+
 mod float;
 mod isa;
 mod prepare;

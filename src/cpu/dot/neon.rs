@@ -1,5 +1,7 @@
 //! NEON: groups of four blocks, one a vector.
 
+#![allow(unused_unsafe, reason = "which operations are safe differs between architectures")]
+
 use core::arch::aarch64::*;
 
 use super::isa::Isa;
@@ -217,6 +219,12 @@ impl Isa for Neon {
     unsafe fn store_f32(to: *mut f32, v: float32x4_t) {
         // SAFETY: the trait's promises.
         unsafe { vst1q_f32(to, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn and_f32(a: float32x4_t, b: uint32x4_t) -> float32x4_t {
+        // SAFETY: the trait's promises.
+        unsafe { vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), b)) }
     }
 
     #[inline(always)]

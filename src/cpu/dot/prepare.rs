@@ -7,6 +7,11 @@ use crate::quant::{PlaneLayout, QuantType};
 /// Blocks after a row that a vector load may touch.
 const SLACK: usize = 16;
 
+/// Sixteen integers of each of four blocks: a cache line.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct Quad([[i8; 16]; 4]);
+
 /// Rows of activations in the order kernels read them. Every array has `stride` blocks a row.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
@@ -15,9 +20,9 @@ pub(crate) struct Prepared {
     /// Blocks a row, padding and slack included.
     pub(super) stride: usize,
     /// The first 16 integers of each block.
-    pub(super) first: Vec<[i8; 16]>,
+    pub(super) first: Vec<Quad>,
     /// The last 16 integers of each block.
-    pub(super) last: Vec<[i8; 16]>,
+    pub(super) last: Vec<Quad>,
     /// Scales.
     pub(super) d: Vec<f32>,
     /// Sums of the integers.
@@ -42,12 +47,14 @@ impl Prepared {
 }
 
 fn quantised(layout: &PlaneLayout, x: &Q8Rows, rows: usize) -> Prepared {
-    let (places, stride) = (layout.segments.places(), layout.segments.places() + SLACK);
+    let places = layout.segments.places();
+    let stride = (places + SLACK).next_multiple_of(16);
+    let none = Quad([[0; 16]; 4]);
     let mut p = Prepared {
         rows,
         stride,
-        first: vec![[0; 16]; rows * stride],
-        last: vec![[0; 16]; rows * stride],
+        first: vec![none; rows * stride / 4],
+        last: vec![none; rows * stride / 4],
         d: vec![0.0; rows * stride],
         sum: vec![0.0; rows * stride],
         bias: vec![0; rows * stride],
@@ -56,16 +63,16 @@ fn quantised(layout: &PlaneLayout, x: &Q8Rows, rows: usize) -> Prepared {
     let offset = offset(layout.kind);
     for (at, block) in x.q.as_chunks::<32>().0.iter().enumerate() {
         let to = at / places * stride + at % places;
-        p.first[to].copy_from_slice(&block[..16]);
-        p.last[to].copy_from_slice(&block[16..]);
+        p.first[to / 4].0[to % 4].copy_from_slice(&block[..16]);
+        p.last[to / 4].0[to % 4].copy_from_slice(&block[16..]);
         p.d[to] = x.d[at];
         p.sum[to] = x.sum[at] as f32;
         p.bias[to] = offset * x.sum[at];
     }
     if layout.kind == QuantType::Q6_K {
         let scaled = |half: &[i8; 16]| offset * half.iter().map(|&q| i32::from(q)).sum::<i32>();
-        p.bias = p.first.iter().map(scaled).collect();
-        p.bias_last = p.last.iter().map(scaled).collect();
+        p.bias = p.first.iter().flat_map(|quad| &quad.0).map(scaled).collect();
+        p.bias_last = p.last.iter().flat_map(|quad| &quad.0).map(scaled).collect();
     }
     if layout.supers_stride > 0 {
         let offset = |i| layout.super_offset(layout.segments.block(i)) as u32;

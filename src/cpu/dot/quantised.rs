@@ -5,6 +5,9 @@ use super::prepare::Prepared;
 use crate::cpu::matrix::PackedMatrix;
 use crate::quant::PlanesRef;
 
+/// Weight rows that meet one group of activation rows after another while both are in the first cache.
+const TILE: usize = 16;
+
 /// Where the scales of a block lie.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Scales {
@@ -105,67 +108,86 @@ struct Group<S: Isa> {
 /// `super::Kernel` of a format on an instruction set.
 #[inline(always)]
 pub(super) unsafe fn run<S: Isa, T: Format>(w: &PackedMatrix, x: &Prepared, first: usize, out: &mut [f32]) {
-    for (j, out) in out.chunks_exact_mut(x.rows).enumerate() {
-        let row = w.planes_from(first + j);
+    for (i, out) in out.chunks_mut(TILE * x.rows).enumerate() {
         let mut r = 0;
         // SAFETY: the caller's promises, and planes and activations have slack for a group past their last block.
         unsafe {
             while r + 4 <= x.rows {
-                rows::<S, T, 4>(w, &row, x, r, &mut out[r..]);
+                tile::<S, T, 4>(w, x, first + i * TILE, r, out);
                 r += 4;
             }
             while r < x.rows {
-                rows::<S, T, 1>(w, &row, x, r, &mut out[r..]);
+                tile::<S, T, 1>(w, x, first + i * TILE, r, out);
                 r += 1;
             }
         }
     }
 }
 
-/// One weight row times `R` rows of activations from `first` on.
+/// The weight rows from `first` on, as many as `out` holds, times `R` rows of activations from `r` on.
 #[inline(always)]
-unsafe fn rows<S: Isa, T: Format, const R: usize>(
+unsafe fn tile<S: Isa, T: Format, const R: usize>(
     w: &PackedMatrix,
-    row: &PlanesRef<'_>,
     x: &Prepared,
     first: usize,
+    r: usize,
     out: &mut [f32],
 ) {
-    let segments = w.layout().segments;
+    // Lanes that no segment has stay 0.
     let mut lanes = [[0.0f32; 32]; R];
-    let mut lane = 0;
-    // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
-    unsafe {
-        while lane < segments.count {
-            let mut acc = [S::zero_f32(); R];
-            for t in 0..segments.len {
-                let place = t * segments.count + lane;
-                let group = group::<S, T>(row, x, place);
-                for (r, acc) in acc.iter_mut().enumerate() {
-                    *acc = S::add_f32(*acc, term::<S, T>(&group, x, (first + r) * x.stride + place));
-                }
+    for (j, out) in out.chunks_exact_mut(x.rows).enumerate() {
+        // SAFETY: as in `run`.
+        unsafe {
+            fold::<S, T, R>(w, &w.planes_from(first + j), x, r, &mut lanes);
+            for (lanes, out) in lanes.iter().zip(&mut out[r..]) {
+                *out = S::tree(lanes.as_ptr());
             }
-            for (lanes, acc) in lanes.iter_mut().zip(acc) {
-                S::store_f32(lanes.as_mut_ptr().add(lane), acc);
-            }
-            lane += S::W;
-        }
-        for (lanes, out) in lanes.iter_mut().zip(out) {
-            lanes[segments.count..].fill(0.0);
-            *out = S::tree(lanes.as_ptr());
         }
     }
 }
 
-/// Reads the blocks from `place` on.
+/// Folds the segments of one weight row, a lane each, over `R` rows of activations from `first` on.
 #[inline(always)]
-unsafe fn group<S: Isa, T: Format>(row: &PlanesRef<'_>, x: &Prepared, place: usize) -> Group<S> {
+unsafe fn fold<S: Isa, T: Format, const R: usize>(
+    w: &PackedMatrix,
+    row: &PlanesRef<'_>,
+    x: &Prepared,
+    first: usize,
+    lanes: &mut [[f32; 32]; R],
+) {
+    let segments = w.layout().segments;
+    let mut lane = 0;
+    // SAFETY: as in `run`; the last group ends at or below lane 32, since W divides 32.
+    unsafe {
+        while lane < segments.count {
+            let units = (segments.count - lane).div_ceil(S::W / 4).min(4);
+            let mut acc = [S::zero_f32(); R];
+            for t in 0..segments.len {
+                let place = t * segments.count + lane;
+                let group = group::<S, T>(row, x, place, units);
+                for (r, acc) in acc.iter_mut().enumerate() {
+                    *acc = S::add_f32(*acc, term::<S, T>(&group, x, (first + r) * x.stride + place, units));
+                }
+            }
+            for (lanes, acc) in lanes.iter_mut().zip(acc) {
+                S::store_f32(lanes.as_mut_ptr().add(lane), S::keep(acc, (segments.count - lane).min(S::W)));
+            }
+            lane += S::W;
+        }
+    }
+}
+
+/// Reads the blocks from `place` on, the weights of only the first `units` vectors.
+#[inline(always)]
+unsafe fn group<S: Isa, T: Format>(row: &PlanesRef<'_>, x: &Prepared, place: usize, units: usize) -> Group<S> {
     // SAFETY: as in `run`.
     unsafe {
         let zero = S::zero();
         let (mut first, mut last) = ([zero; 4], [zero; 4]);
         for u in 0..4 {
-            (first[u], last[u]) = weights::<S, T>(row, place + u * (S::W / 4));
+            if u < units {
+                (first[u], last[u]) = weights::<S, T>(row, place + u * (S::W / 4));
+            }
         }
         let none = S::zero_f32();
         let (dw, min, sub) = match T::SCALES {
@@ -215,13 +237,17 @@ unsafe fn weights<S: Isa, T: Format>(row: &PlanesRef<'_>, place: usize) -> (S::I
 
 /// The terms of a group and the activation blocks from `at` on.
 #[inline(always)]
-unsafe fn term<S: Isa, T: Format>(w: &Group<S>, x: &Prepared, at: usize) -> S::F {
+unsafe fn term<S: Isa, T: Format>(w: &Group<S>, x: &Prepared, at: usize, units: usize) -> S::F {
     // SAFETY: as in `run`.
     unsafe {
         let (mut first, mut last) = ([S::zero(); 4], [S::zero(); 4]);
         for u in 0..4 {
+            if u >= units {
+                break;
+            }
             let at = at + u * (S::W / 4);
-            let (x_first, x_last) = (S::load(x.first.as_ptr().add(at).cast()), S::load(x.last.as_ptr().add(at).cast()));
+            let (x_first, x_last) = (x.first.as_ptr().cast::<u8>(), x.last.as_ptr().cast::<u8>());
+            let (x_first, x_last) = (S::load(x_first.add(at * 16)), S::load(x_last.add(at * 16)));
             if T::BYTES {
                 first[u] = S::dot_signed(S::dot_signed(first[u], w.first[u], x_first), w.last[u], x_last);
             } else if T::SCALES == Scales::SuperHalves {

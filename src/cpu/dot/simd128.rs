@@ -1,5 +1,7 @@
 //! WebAssembly SIMD: groups of four blocks, one a vector. Present where the crate is built with `simd128`.
 
+#![allow(unused_unsafe, reason = "which operations are safe differs between architectures")]
+
 use core::arch::wasm32::*;
 
 use super::isa::Isa;
@@ -213,6 +215,12 @@ impl Isa for Simd128 {
     unsafe fn store_f32(to: *mut f32, v: v128) {
         // SAFETY: the trait's promises.
         unsafe { v128_store(to.cast(), v) }
+    }
+
+    #[inline(always)]
+    unsafe fn and_f32(a: v128, b: v128) -> v128 {
+        // SAFETY: the trait's promises.
+        unsafe { v128_and(a, b) }
     }
 
     #[inline(always)]

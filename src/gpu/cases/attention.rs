@@ -135,8 +135,7 @@ impl Case {
                 let queries = |words: &[f32]| -> Vec<u32> {
                     words.chunks_exact(width).flat_map(|row| bits(&row[..out_width])).collect()
                 };
-                let found: Vec<f32> =
-                    instance.words(QKV, rows).await?.into_iter().map(f32::from_bits).collect();
+                let found: Vec<f32> = instance.words(QKV, rows).await?.into_iter().map(f32::from_bits).collect();
                 let (found, wanted) = (queries(&found), queries(&prepared));
                 results.push(CaseResult::compare("rope_append", name("queries"), &found, &wanted));
                 let wanted = twin_attention(&prepared, &cache, heads, position);

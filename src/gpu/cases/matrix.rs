@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
-use crate::cpu::matmul::{Activations, Residual, matmul};
+use crate::cpu::matmul::{Activations, matmul};
 use crate::cpu::pool::Pool;
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -72,9 +72,9 @@ async fn matmul_case(gpu: &Gpu, kind: QuantType, case: &Case, results: &mut Vec<
     instance.set(sum, &old);
     instance.run(0, rows, 0);
 
-    for (buffer, residual, name) in [(out, Residual::None, "replaced"), (sum, Residual::Out, "added")] {
+    for (buffer, accumulate, name) in [(out, false, "replaced"), (sum, true, "added")] {
         let mut wanted = old.clone();
-        matmul(&matrix, activations, residual, &mut wanted, width, offset, &Pool::serial());
+        matmul(&matrix, activations, accumulate, &mut wanted, width, offset, &Pool::serial());
         let found = instance.words(buffer, rows).await?;
         let case = format!("{kind:?}, {rows} x {k} x {n}, {name}");
         results.push(CaseResult::compare("matmul", case, &found, &bits(&wanted)));

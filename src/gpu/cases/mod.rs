@@ -77,3 +77,21 @@ impl Fill {
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_difference_is_seen() {
+        let compare = |found: &[u32], wanted: &[u32]| CaseResult::compare("op", "case".into(), found, wanted);
+        assert!(compare(&[1, 2], &[1, 2]).equal);
+        let result = compare(&[1, 2], &[1, 3]);
+        assert!(!result.equal);
+        assert_eq!(result.first_difference.unwrap(), "word 1: 0x00000002 on the device, 0x00000003 on the cpu");
+        assert_eq!(
+            compare(&[1], &[1, 3]).first_difference.unwrap(),
+            "word 1: nothing on the device, 0x00000003 on the cpu"
+        );
+    }
+}

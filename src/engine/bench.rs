@@ -1,0 +1,125 @@
+//! Prefill and decode rates beside the device's floor: one measurement for the command line and the browser.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, Floor, GenerateOptions, Timings};
+use crate::error::{Error, Result};
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BenchOptions {
+    /// Tokens of the prompt whose prefill is measured, at least 1.
+    pub pp: usize,
+    /// Tokens decoded, at least 2.
+    pub tg: usize,
+    /// Tokens in the cache before decoding starts.
+    pub depth: usize,
+    /// Runs, at least 1; medians are reported.
+    pub reps: usize,
+    /// Tokens drawn between two reads of the device.
+    pub burst: usize,
+}
+
+/// What was measured; rates are medians over the runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BenchReport {
+    /// The model's name.
+    pub model: String,
+    /// `cpu` or `wgpu`.
+    pub backend: String,
+    /// The adapter's name, or the processor's instruction set.
+    pub adapter: String,
+    /// Whether the device gives the contract's bits.
+    pub exact: bool,
+    /// What was asked.
+    #[serde(flatten)]
+    pub options: BenchOptions,
+    /// Prompt tokens a second, the first answer token included.
+    pub prefill_tok_s: f64,
+    /// Decoded tokens a second, the first one left out.
+    pub decode_tok_s: f64,
+    /// Dispatches a decoded token.
+    pub dispatches_token: f64,
+    /// Submits a decoded token.
+    pub submits_token: f64,
+    /// Bytes of weights a decoded token reads.
+    pub bytes_token: u64,
+    /// The device at its best.
+    pub floor: Floor,
+    /// Milliseconds a token takes at least.
+    pub floor_ms_token: f64,
+    /// That over the milliseconds it took.
+    pub fraction_of_floor: f64,
+}
+
+impl Engine {
+    /// Measures the loaded model. The first run of each kind warms up and is not counted.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] and [`Error::ContextFull`] for what cannot be measured, and what decoding reports.
+    pub async fn bench(&mut self, options: BenchOptions) -> Result<BenchReport> {
+        let BenchOptions { pp, tg, depth, reps, burst } = options;
+        if pp < 1 || tg < 2 || reps < 1 {
+            let found = format!("pp {pp}, tg {tg}, reps {reps}");
+            return Err(Error::BadOption { option: "bench", found, expected: "pp and reps at least 1, tg at least 2" });
+        }
+        if depth + tg > self.info.n_ctx {
+            return Err(Error::ContextFull { needed: depth + tg, limit: self.info.n_ctx });
+        }
+        let floor = self.measure_floor().await?;
+        let prompt = some_ids(pp, self.info.n_vocab);
+        let mut prefill = Vec::new();
+        for _ in 0..=reps {
+            self.clear();
+            let timings = self.run(&prompt, 1, burst).await?;
+            prefill.push(pp as f64 / timings.first_token_ms * 1e3);
+        }
+        let before = some_ids(depth.max(1), self.info.n_vocab);
+        self.run(&before, tg, burst).await?;
+        // The prompt is cached now, all but its last token: what is counted is decoding.
+        let counted = self.counters();
+        let mut decode = Vec::new();
+        for _ in 0..reps {
+            let timings = self.run(&before, tg, burst).await?;
+            decode.push(timings.decode_tokens as f64 / timings.decode_ms * 1e3);
+        }
+        let counters = self.counters() - counted;
+        let tokens = (reps * tg) as f64;
+        let decode_tok_s = median(&mut decode);
+        let dispatches_token = (counters.dispatches as f64 / tokens).round();
+        let floor_ms_token = floor.milliseconds(self.info.bytes_per_token, dispatches_token);
+        Ok(BenchReport {
+            model: self.info.name.clone(),
+            backend: self.info.backend.clone(),
+            adapter: self.info.adapter.clone(),
+            exact: self.info.exact,
+            options,
+            prefill_tok_s: median(&mut prefill[1..]),
+            decode_tok_s,
+            dispatches_token,
+            submits_token: counters.submits as f64 / tokens,
+            bytes_token: self.info.bytes_per_token,
+            floor,
+            floor_ms_token,
+            fraction_of_floor: floor_ms_token * decode_tok_s / 1e3,
+        })
+    }
+
+    async fn run(&mut self, prompt: &[u32], max_tokens: usize, burst: usize) -> Result<Timings> {
+        let options = GenerateOptions { max_tokens, burst, ignore_eos: true, ..Default::default() };
+        let mut generation = self.start(prompt, options)?;
+        while self.next(&mut generation).await?.is_some() {}
+        Ok(generation.finish().map(|finish| finish.timings).unwrap_or_default())
+    }
+}
+
+/// Ids spread over the vocabulary, the same on every run.
+fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
+    let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64;
+    (0..n as u64).map(|i| spread(i) as u32).collect()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
