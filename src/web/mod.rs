@@ -2,7 +2,7 @@
 //!
 //! Options and results cross the border as JSON text (`json.rs`), errors as `Error` objects with a `code` (`error.rs`).
 
-mod checks;
+pub mod checks;
 mod error;
 mod json;
 

@@ -28,7 +28,7 @@ async function chat(page) {
   return page.textContent('#output');
 }
 
-for (const backend of ['wgpu', 'cpu']) {
+for (const backend of ['cpu', 'wgpu']) {
   test(`the page on ${backend} writes what the command line writes`, { timeout: PATIENCE }, async () => {
     const page = await browser.open('blank');
     if (backend === 'wgpu') await waitForAdapter(page);

@@ -57,13 +57,13 @@ fn compile(profile: Profile) -> Result<()> {
     let mut command = cargo();
     command.args(["build", "--package", "blueshift", "--lib", "--no-default-features", "--target", TARGET]);
     if profile == Profile::Release {
-        command.arg("--release");
+        command.args(["--profile", "web"]);
     }
     run(wasm_env(&mut command))
 }
 
 fn bind(profile: Profile) -> Result<()> {
-    let folder = if profile == Profile::Release { "release" } else { "debug" };
+    let folder = if profile == Profile::Release { "web" } else { "debug" };
     let wasm = target_dir().join(TARGET).join(folder).join("blueshift.wasm");
     let release = profile == Profile::Release;
     Bindgen::new()
