@@ -1,11 +1,11 @@
-//! What the wgpu backend refuses, and that it stays usable. That its bits are the cpu backend's is the matter of `parity.rs`.
+//! What the wgpu backend refuses, that it stays usable, and bursts in flight. That its bits are the cpu backend's is the matter of `parity.rs`.
 
 use std::sync::Arc;
 
 use blueshift::Error;
 use blueshift::engine::backend::{Backend, Burst, First};
 use blueshift::gguf::{self, Source};
-use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
+use blueshift::gpu::{Gpu, GpuBackend, GpuWeights, MAX_IN_FLIGHT};
 use blueshift::micro::MicroModel;
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, load_weights};
@@ -46,5 +46,36 @@ fn bad_requests_are_errors() {
         let burst = |first, steps| Burst { first, position: 64, steps, sampling: DRAWN, stop_ids: &[] };
         assert!(matches!(backend.burst(burst(First::Token(1), 1)).await, Err(Error::ContextFull { .. })));
         assert_eq!(backend.burst(burst(First::FromLogits, 1)).await.unwrap().len(), 1);
+    });
+}
+
+/// Bursts in flight one behind the other give what awaited ones give; a discarded one leaves no trace.
+#[test]
+fn bursts_overlap() {
+    pollster::block_on(async {
+        let Some(mut backend) = micro_backend(64).await else { return };
+        let burst = |first, position, steps| Burst { first, position, steps, sampling: DRAWN, stop_ids: &[] };
+        backend.feed(&[1, 2, 3], 0).await.unwrap();
+        backend.head(2).await.unwrap();
+        let wanted = backend.burst(burst(First::FromLogits, 3, 9)).await.unwrap();
+
+        backend.feed(&[1, 2, 3], 0).await.unwrap();
+        backend.head(2).await.unwrap();
+        let mut flying = vec![backend.submit_burst(burst(First::FromLogits, 3, 3)).unwrap()];
+        for position in [5, 7, 9] {
+            flying.push(backend.submit_burst(burst(First::FromState, position, 2)).unwrap());
+        }
+        assert_eq!(flying.len(), MAX_IN_FLIGHT);
+        let refused = backend.submit_burst(burst(First::FromState, 11, 1));
+        assert!(matches!(refused, Err(Error::BadOption { option: "bursts in flight", .. })));
+        let last = flying.pop();
+        let mut ids = Vec::new();
+        for burst in flying {
+            ids.extend(burst.tokens().await.unwrap());
+        }
+        drop(last);
+        // The last but one burst's last token is fed again, over what the discarded burst left.
+        ids.extend(backend.burst(burst(First::Token(ids[6]), 9, 2)).await.unwrap());
+        assert_eq!(ids, wanted);
     });
 }

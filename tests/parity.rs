@@ -97,7 +97,7 @@ fn odd_shapes() {
     // 37 blocks a row: padded segments.
     let padded = MicroModel {
         d: 96,
-        n_heads: 3,
+        n_heads: 4,
         n_kv_heads: 1,
         head_dim: 40,
         ffn: 37 * 32,

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_model() {
-        let error = pollster::block_on(CudaModel::open(Source::memory("text", *b"hello"))).unwrap_err();
+        let error = pollster::block_on(CudaModel::open(Source::memory("text", b"hello".to_vec()))).unwrap_err();
         assert!(matches!(error, blueshift::Error::NotGguf { .. }), "{error}");
     }
 }

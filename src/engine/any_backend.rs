@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gpu::GpuBackend;
 
 pub(super) enum AnyBackend {
-    Cpu(CpuBackend),
+    Cpu(Box<CpuBackend>),
     Gpu(Box<GpuBackend>),
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gguf::{self, GgufFile, Source};
 use crate::gpu::{Gpu, GpuBackend, GpuWeights, selftest};
 use crate::model::Model;
-use crate::model::load::{CancelToken, Progress, load_weights};
+use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::Role;
 use crate::plan::{Op, Plan};
 use crate::tokenizer::Tokenizer;
@@ -38,7 +38,7 @@ pub struct LoadOptions {
     /// Picks the adapter whose name contains this text.
     pub adapter: Option<String>,
     /// Called as tensors arrive.
-    pub progress: Option<Box<dyn FnMut(Progress<'_>)>>,
+    pub progress: Option<Box<ProgressFn<'static>>>,
     /// Cancels the load.
     pub cancel: CancelToken,
 }
@@ -68,7 +68,7 @@ impl Engine {
             None => {
                 let mut weights = CpuWeights::default();
                 load_weights(&file, &model.weights, &mut weights, &mut *progress, &options.cancel).await?;
-                AnyBackend::Cpu(CpuBackend::new(plan, weights, n_ctx))
+                AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, n_ctx)))
             }
             Some(gpu) => {
                 let mut weights = GpuWeights::new(gpu);

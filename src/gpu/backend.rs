@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use super::buffers::{Allocator, STAGING, STORAGE, write};
+use super::burst::MAX_IN_FLIGHT;
 use super::device::Gpu;
 use super::floor;
 use super::ops::{Lowering, PlanBuffer};
 use super::params::State;
 use super::pipelines::PREFILL_TILE;
-use super::readback;
+use super::readback::{self, StagingPool};
 use super::recorder::{Recorder, Step, encoder, submit};
 use super::sequence::{RING, Sequence};
 use super::weights::GpuWeights;
-use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First};
+use crate::engine::backend::{Backend, BackendInfo, Burst, Counters};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Shape};
 
@@ -31,27 +32,28 @@ struct Prefill {
 }
 
 /// The whole plan for one row.
-struct Decode {
-    body: Vec<Step>,
-    head: Vec<Step>,
-    sample: Vec<Step>,
+pub(super) struct Decode {
+    pub(super) body: Vec<Step>,
+    pub(super) head: Vec<Step>,
+    pub(super) sample: Vec<Step>,
     hidden: PlanBuffer,
     logits: PlanBuffer,
 }
 
 /// A model on a GPU.
 pub struct GpuBackend {
-    gpu: Gpu,
+    pub(super) gpu: Gpu,
     info: BackendInfo,
     plan: Arc<Plan>,
-    sequence: Sequence,
+    pub(super) sequence: Sequence,
     prefill: Prefill,
-    decode: Decode,
-    /// Where the host reads drawn tokens and logits.
-    token_staging: wgpu::Buffer,
+    pub(super) decode: Decode,
+    /// Where the host reads drawn tokens: one buffer a burst in flight.
+    pub(super) token_staging: StagingPool,
+    /// Where the host reads logits.
     logits_staging: wgpu::Buffer,
     /// Rows of the last feed; one row is the decode instance's.
-    fed_rows: usize,
+    pub(super) fed_rows: usize,
     /// Counters when the backend was made.
     baseline: Counters,
     // Held for the buffers' sake.
@@ -71,7 +73,8 @@ impl GpuBackend {
         let sequence = Sequence::new(gpu, &mut allocator, &plan, n_ctx.max(1))?;
         let decode = decode_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let prefill = prefill_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
-        let token_staging = allocator.buffer("token staging", (RING * 4) as u64, STAGING);
+        let token_staging =
+            (0..MAX_IN_FLIGHT).map(|_| allocator.buffer("token staging", (RING * 4) as u64, STAGING)).collect();
         let logits_staging = allocator.buffer("logits staging", (plan.n_vocab * 4) as u64, STAGING);
         allocator.finish().await?;
         gpu.check()?;
@@ -82,7 +85,7 @@ impl GpuBackend {
             sequence,
             prefill,
             decode,
-            token_staging,
+            token_staging: StagingPool::new(token_staging),
             logits_staging,
             fed_rows: 1,
             baseline,
@@ -90,59 +93,22 @@ impl GpuBackend {
         })
     }
 
-    fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+    pub(super) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
         match tokens.iter().find(|id| **id as usize >= self.plan.n_vocab) {
             Some(&id) => Err(Error::BadToken { id, n_vocab: self.plan.n_vocab }),
             None => Ok(()),
         }
     }
 
-    fn check_room(&self, needed: usize) -> Result<()> {
+    pub(super) fn check_room(&self, needed: usize) -> Result<()> {
         if needed > self.sequence.n_ctx {
             return Err(Error::ContextFull { needed, limit: self.sequence.n_ctx });
         }
         Ok(())
     }
 
-    fn write_state(&self, state: State) {
+    pub(super) fn write_state(&self, state: State) {
         write(&self.gpu, &self.sequence.state, 0, bytemuck::bytes_of(&state));
-    }
-
-    /// Runs `steps` decode steps in one submit, the first at `position`, and reads the drawn tokens back.
-    async fn run_burst(&mut self, burst: &Burst<'_>, first: First, position: usize, steps: usize) -> Result<Vec<u32>> {
-        let feeds_first = first != First::FromLogits;
-        let factor = burst.sampling.inverse_temperature();
-        self.write_state(State {
-            position: position as u32,
-            fed: u32::from(feeds_first),
-            step: 0,
-            greedy: u32::from(factor.is_none()),
-            inverse_temperature: factor.unwrap_or(1.0),
-            seed_low: burst.sampling.seed as u32,
-            seed_high: (burst.sampling.seed >> 32) as u32,
-            unused: 0,
-        });
-        if let First::Token(id) = first {
-            write(&self.gpu, &self.sequence.token, 0, &id.to_le_bytes());
-        }
-        let mut commands = encoder(&self.gpu);
-        let mut recorder = Recorder::new(&self.gpu, &mut commands);
-        let mut position = position;
-        for step in 0..steps {
-            if step > 0 || feeds_first {
-                recorder.record(&self.decode.body, 1, position);
-                recorder.record(&self.decode.head, 1, position);
-                position += 1;
-                self.fed_rows = 1;
-            }
-            recorder.record(&self.decode.sample, 1, position);
-        }
-        drop(recorder);
-        let bytes = (steps * 4) as u64;
-        commands.copy_buffer_to_buffer(&self.sequence.ring, 0, &self.token_staging, 0, bytes);
-        submit(&self.gpu, commands);
-        let data = readback::read(&self.gpu, &self.token_staging, bytes).await?;
-        Ok(bytemuck::pod_collect_to_vec(&data))
     }
 }
 
@@ -251,25 +217,7 @@ impl Backend for GpuBackend {
     }
 
     async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
-        let fed = burst.steps - usize::from(burst.first == First::FromLogits).min(burst.steps);
-        self.check_room(burst.position + fed)?;
-        if let First::Token(id) = burst.first {
-            self.check_tokens(&[id])?;
-        }
-        let mut ids = Vec::with_capacity(burst.steps);
-        let (mut first, mut position) = (burst.first, burst.position);
-        while ids.len() < burst.steps {
-            let steps = (burst.steps - ids.len()).min(RING);
-            let drawn = self.run_burst(&burst, first, position, steps).await?;
-            let stopped = drawn.iter().any(|id| burst.stop_ids.contains(id));
-            ids.extend(drawn);
-            if stopped {
-                break;
-            }
-            position += steps - usize::from(first == First::FromLogits);
-            first = First::FromState;
-        }
-        Ok(ids)
+        self.run_burst(burst).await
     }
 
     fn counters(&self) -> Counters {

@@ -2,6 +2,7 @@
 
 mod backend;
 mod buffers;
+mod burst;
 pub mod cases;
 mod device;
 mod floor;
@@ -16,6 +17,7 @@ mod tally;
 mod weights;
 
 pub use backend::GpuBackend;
+pub use burst::{InFlight, MAX_IN_FLIGHT};
 pub use device::{AdapterSummary, Gpu, list_adapters};
 pub use pipelines::{ShaderPatch, shader_sources};
 pub use weights::GpuWeights;

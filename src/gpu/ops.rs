@@ -286,7 +286,7 @@ impl<'a> Lowering<'a> {
         let Op::RopeAppend { qkv, q_norm, k_norm, eps, rope, kind, heads, q_scale, layer } = *op else {
             unreachable!("called for this operation");
         };
-        if heads.head_dim > MAX_HEAD_DIM || heads.head_dim % 8 != 0 {
+        if heads.head_dim > MAX_HEAD_DIM || !heads.head_dim.is_multiple_of(8) {
             return Err(Error::BadOption {
                 option: "head dimension",
                 found: heads.head_dim.to_string(),

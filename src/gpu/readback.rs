@@ -1,7 +1,8 @@
 //! The one way from the device to the host: copy to a staging buffer, map it, read.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use super::device::Gpu;
@@ -38,23 +39,92 @@ fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
     (send, receive)
 }
 
-/// The first `bytes` (a multiple of 4) of a staging buffer, once all work submitted before has run.
+/// Staging buffers of one size, handed out one at a time and given back when their reading is over or dropped.
+#[derive(Clone)]
+pub(crate) struct StagingPool {
+    free: Arc<Mutex<Vec<wgpu::Buffer>>>,
+}
+
+impl StagingPool {
+    pub(crate) fn new(buffers: Vec<wgpu::Buffer>) -> Self {
+        StagingPool { free: Arc::new(Mutex::new(buffers)) }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<wgpu::Buffer>> {
+        self.free.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A buffer that no reading uses, if there is one.
+    pub(crate) fn take(&self) -> Option<wgpu::Buffer> {
+        self.free().pop()
+    }
+}
+
+/// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run.
+pub(crate) struct Reading {
+    gpu: Gpu,
+    /// Where the staging buffer goes back to.
+    pool: Option<StagingPool>,
+    staging: wgpu::Buffer,
+    bytes: u64,
+    /// What fills the staging buffer; `None` waits for everything submitted.
+    submission: Option<wgpu::SubmissionIndex>,
+    mapped: Pin<Box<dyn Future<Output = Result<(), wgpu::BufferAsyncError>>>>,
+}
+
+impl Reading {
+    /// Asks for the first `bytes` (a multiple of 4) of `staging`.
+    fn start(gpu: &Gpu, staging: wgpu::Buffer, bytes: u64) -> Self {
+        let (send, receive) = oneshot();
+        staging.map_async(wgpu::MapMode::Read, ..bytes, send);
+        Tally::add(&gpu.tally().maps, 1);
+        Reading { gpu: gpu.clone(), pool: None, staging, bytes, submission: None, mapped: Box::pin(receive) }
+    }
+
+    /// The same for a buffer taken from `pool`, which `submission` fills.
+    pub(crate) fn pooled(
+        gpu: &Gpu,
+        pool: &StagingPool,
+        staging: wgpu::Buffer,
+        bytes: u64,
+        submission: wgpu::SubmissionIndex,
+    ) -> Self {
+        let mut reading = Self::start(gpu, staging, bytes);
+        reading.pool = Some(pool.clone());
+        reading.submission = Some(submission);
+        reading
+    }
+
+    /// Waits for the bytes.
+    pub(crate) async fn finish(mut self) -> Result<Vec<u8>> {
+        // In a browser this does nothing: the event loop delivers the callback.
+        let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: None };
+        let polled = self.gpu.device().poll(wait);
+        polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
+        let mapped = self.mapped.as_mut().await;
+        self.gpu.check()?;
+        mapped.map_err(unreadable)?;
+        let data = self.staging.get_mapped_range(..self.bytes).map_err(unreadable)?.to_vec();
+        Tally::add(&self.gpu.tally().bytes_read, self.bytes);
+        Ok(data)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // Cancels a reading that nobody waits for any more. The buffer is filled again in the order of submits.
+        self.staging.unmap();
+        if let Some(pool) = &self.pool {
+            pool.free().push(self.staging.clone());
+        }
+    }
+}
+
+/// The first `bytes` (a multiple of 4) of a staging buffer, once everything submitted has run.
 pub(crate) async fn read(gpu: &Gpu, staging: &wgpu::Buffer, bytes: u64) -> Result<Vec<u8>> {
-    let (send, receive) = oneshot();
-    staging.map_async(wgpu::MapMode::Read, ..bytes, send);
-    Tally::add(&gpu.tally().maps, 1);
-    // In a browser this does nothing: the event loop delivers the callback.
-    let polled = gpu.device().poll(wgpu::PollType::wait_indefinitely());
-    polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
-    let mapped = receive.await;
-    gpu.check()?;
-    mapped.map_err(|e| Error::Device { reason: format!("a buffer could not be read: {e}") })?;
-    let view = staging
-        .get_mapped_range(..bytes)
-        .map_err(|e| Error::Device { reason: format!("a buffer could not be read: {e}") })?;
-    let data = view.to_vec();
-    drop(view);
-    staging.unmap();
-    Tally::add(&gpu.tally().bytes_read, bytes);
-    Ok(data)
+    Reading::start(gpu, staging.clone(), bytes).finish().await
+}
+
+fn unreadable(error: impl std::fmt::Display) -> Error {
+    Error::Device { reason: format!("a buffer could not be read: {error}") }
 }

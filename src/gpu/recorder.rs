@@ -113,7 +113,7 @@ pub(crate) fn encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
 }
 
 /// Submits one command buffer.
-pub(crate) fn submit(gpu: &Gpu, encoder: wgpu::CommandEncoder) {
-    gpu.queue().submit([encoder.finish()]);
+pub(crate) fn submit(gpu: &Gpu, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
     Tally::add(&gpu.tally().submits, 1);
+    gpu.queue().submit([encoder.finish()])
 }

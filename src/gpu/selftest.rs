@@ -61,8 +61,7 @@ pub async fn run(gpu: &Gpu, kinds: &[QuantType]) -> Result<Report> {
         if found.hash() != known {
             exact = false;
             let error = found.error_against(&on_cpu(kind).await?);
-            // Not a number fails, too.
-            if !(error < MAX_ERROR) {
+            if error.is_nan() || error >= MAX_ERROR {
                 return Err(wrong(gpu, kind, error).await);
             }
         }

@@ -75,10 +75,10 @@ impl Config {
         let bad = |key: &str, found: String, expected: &str| {
             Err(Error::BadValue { key: keys.name(key), found, expected: expected.into() })
         };
-        if self.n_kv_heads == 0 || self.n_heads % self.n_kv_heads != 0 {
+        if self.n_kv_heads == 0 || !self.n_heads.is_multiple_of(self.n_kv_heads) {
             return bad("attention.head_count_kv", self.n_kv_heads.to_string(), "a divisor of the head count");
         }
-        if self.head_dim == 0 || self.head_dim % 8 != 0 || self.head_dim > 256 {
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(8) || self.head_dim > 256 {
             return bad("attention.key_length", self.head_dim.to_string(), "a multiple of 8 up to 256");
         }
         if let Some(v) = keys.opt("attention.value_length")?
@@ -86,7 +86,7 @@ impl Config {
         {
             return bad("attention.value_length", v.to_string(), "the key length");
         }
-        if self.n_rot % 2 != 0 || self.n_rot > self.head_dim {
+        if !self.n_rot.is_multiple_of(2) || self.n_rot > self.head_dim {
             return bad("rope.dimension_count", self.n_rot.to_string(), "an even number up to the head size");
         }
         if !(self.eps.is_finite() && self.eps > 0.0) {
@@ -140,7 +140,7 @@ impl Keys<'_> {
     /// A width: a multiple of 32.
     fn width(&self, key: &str) -> Result<usize> {
         let value = self.bounded(key, 32..=MAX_WIDTH)?;
-        if value % 32 == 0 {
+        if value.is_multiple_of(32) {
             return Ok(value);
         }
         Err(Error::BadValue { key: self.name(key), found: value.to_string(), expected: "a multiple of 32".into() })

@@ -105,7 +105,7 @@ fn expect_shape(info: &TensorInfo, rows: usize, k: usize) -> Result<()> {
 
 fn expect_matrix(info: &TensorInfo, rows: usize, k: usize) -> Result<()> {
     expect_shape(info, rows, k)?;
-    if k % 32 == 0 {
+    if k.is_multiple_of(32) {
         return Ok(());
     }
     Err(Error::BadTensor {

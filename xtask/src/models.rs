@@ -188,7 +188,8 @@ fn from_url(model: &Model, url: &str, part: &Path) -> Result<()> {
     loop {
         let n = body.read(&mut buffer)?;
         if n == 0 {
-            return Ok(println!());
+            println!();
+            return Ok(());
         }
         file.write_all(&buffer[..n])?;
         done += n as u64;

@@ -14,7 +14,7 @@ use crate::open::{ModelArgs, load};
 #[derive(ClapArgs)]
 pub(crate) struct SamplingArgs {
     /// Temperature; below 0.01 the likeliest token is taken.
-    #[arg(long = "temp", default_value_t = 0.0)]
+    #[arg(long = "temp", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Seed of the draws.
     #[arg(long, default_value_t = 0)]
