@@ -1,4 +1,8 @@
 //! The wgpu backend: plans on a GPU, natively and in a browser.
+#![cfg_attr(
+    target_arch = "wasm32",
+    allow(clippy::arc_with_non_send_sync, reason = "the same types are shared between threads natively")
+)]
 
 mod backend;
 mod buffers;

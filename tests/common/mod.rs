@@ -1,4 +1,5 @@
-//! What whole-program tests share.
+//! What whole-program tests share; each uses a part of it.
+#![allow(dead_code)]
 
 use std::path::PathBuf;
 
@@ -24,7 +25,6 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
 
 /// Whether there is a GPU adapter. Where there is none the test is to return early: a line says that it is ignored; under CI
 /// that is a failure.
-#[allow(dead_code, reason = "not every test needs an adapter")]
 pub(crate) fn has_adapter() -> bool {
     let found = !pollster::block_on(blueshift::gpu::list_adapters()).is_empty();
     if !found {
