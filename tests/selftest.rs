@@ -28,7 +28,7 @@ fn a_broken_kernel_is_an_error_that_names_it() {
         ShaderPatch { stem: "rms_norm", from: "let r = exact_rsqrt(", to: "let r = exact_recip(" },
         ShaderPatch { stem: "attention", from: "exact_exp2(s - chunk_max)", to: "exact_exp2(2.0 * (s - chunk_max))" },
         ShaderPatch { stem: "rope_append", from: "guard(x0 * angle.x) -", to: "guard(x0 * angle.x) +" },
-        ShaderPatch { stem: "embed", from: "* params.scale", to: "* 3.0" },
+        ShaderPatch { stem: "embed", from: "i % 8u) * params.scale", to: "i % 8u) * 3.0" },
     ];
     for patch in broken {
         let gpu = block_on(Gpu::open_patched(patch)).unwrap();
