@@ -1,4 +1,4 @@
-// out = activation(gate) * up. Grid: [ceil(width / 256), rows, 1].
+// out = activation(gate) * up, zero below 2^-100. Grid: [ceil(width / 256), rows, 1].
 struct Params {
     zero: u32,
     // Values an output row, segments of its blocks and blocks a segment.
@@ -26,7 +26,7 @@ fn gated(start: u32, column: u32) -> f32 {
     } else {
         activated = exact_gelu_tanh(gate);
     }
-    return activated * gate_up[start + params.width + column];
+    return flush_small(activated * gate_up[start + params.width + column]);
 }
 
 @compute @workgroup_size(LANES)

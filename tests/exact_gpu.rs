@@ -26,7 +26,7 @@ macro_rules! float_case {
     };
 }
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     float_case!(exact_recip),
     float_case!(exact_rsqrt),
     float_case!(exact_exp2),
@@ -38,6 +38,7 @@ const CASES: [Case; 18] = [
     float_case!(exact_gelu_erf),
     float_case!(exact_softplus),
     float_case!(exact_tanh),
+    ("flush_small", "bitcast<u32>(flush_small(x))", |b| numerics::flush_small(f32::from_bits(b)).to_bits()),
     ("round_sig 11", "bitcast<u32>(round_sig(x, 11u))", |b| numerics::round_sig(f32::from_bits(b), 11).to_bits()),
     ("round_sig 12", "bitcast<u32>(round_sig(x, 12u))", |b| numerics::round_sig(f32::from_bits(b), 12).to_bits()),
     ("round_sig 16", "bitcast<u32>(round_sig(x, 16u))", |b| numerics::round_sig(f32::from_bits(b), 16).to_bits()),

@@ -9,6 +9,11 @@ fn guard(product: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(product) ^ params.zero);
 }
 
+// x, or +0 where its magnitude is below 2^-100: a device may flush what follows from smaller ones.
+fn flush_small(x: f32) -> f32 {
+    return select(x, 0.0, (bitcast<u32>(x) & 0x7fffffffu) < 0x0d800000u);
+}
+
 // `x` rounded to `n` significant bits (1 to 23), ties to even.
 fn round_sig(x: f32, n: u32) -> f32 {
     let b = bitcast<u32>(x);

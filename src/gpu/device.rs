@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::pipelines::{Pipelines, ShaderPatch};
+use super::pipelines::{MatMulForm, Pipelines, ShaderPatch};
 use super::tally::Tally;
 use crate::error::{Error, Result};
 
@@ -114,6 +114,11 @@ impl Gpu {
     /// Whether the adapter computes on the processor.
     pub fn is_software(&self) -> bool {
         self.inner.is_software
+    }
+
+    /// How matmuls spread their work: on a processor lanes are dear and barriers dearer.
+    pub(crate) fn matmul_form(&self) -> MatMulForm {
+        if self.is_software() { MatMulForm::Serial } else { MatMulForm::Lanes }
     }
 
     pub(crate) fn device(&self) -> &wgpu::Device {

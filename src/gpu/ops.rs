@@ -5,7 +5,7 @@ use bytemuck::{Pod, bytes_of};
 use super::buffers::{Allocator, STORAGE, UNIFORM};
 use super::device::Gpu;
 use super::params::{self, SLOT};
-use super::pipelines::{Kernel, Output, PREFILL_TILE};
+use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE};
 use super::recorder::{Draft, Grid, Step, visible_units};
 use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
@@ -15,8 +15,9 @@ use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan,
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
-/// Lanes of a matmul workgroup.
+/// Lanes of a matmul workgroup: `LANES` of `matmul.wgsl` and of `matmul_serial.wgsl`.
 const MATMUL_LANES: usize = 256;
+const SERIAL_LANES: usize = 64;
 /// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
 const MAX_HEAD_DIM: usize = 256;
 /// Query heads of one attention workgroup: `HEADS` of the shader.
@@ -251,7 +252,11 @@ impl<'a> Lowering<'a> {
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
         let tile = if self.rows == 1 { 1 } else { PREFILL_TILE };
-        let rows_a_group = (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP);
+        let form = self.gpu.matmul_form();
+        let rows_a_group = match form {
+            MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
+            MatMulForm::Serial => SERIAL_LANES,
+        };
         for part in &matrix.parts {
             let planes = PlaneParams::of(layout, part);
             let params = params::MatMul {
@@ -278,7 +283,7 @@ impl<'a> Lowering<'a> {
                 PlanBuffer::Q8 { q, s, .. } => bindings.extend([(4, q.clone()), (5, s.clone())]),
             }
             let grid = Grid::tiles(part.rows.div_ceil(rows_a_group) as u32, tile);
-            self.push(Kernel::MatMul { kind: layout.kind, tile }, params, bindings, grid);
+            self.push(Kernel::MatMul { kind: layout.kind, tile, form }, params, bindings, grid);
         }
     }
 

@@ -40,12 +40,39 @@ impl Output {
     }
 }
 
+/// How a matmul's work is spread over lanes; the bits are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum MatMulForm {
+    /// A lane a segment.
+    Lanes,
+    /// A lane a row.
+    Serial,
+}
+
+impl MatMulForm {
+    const ALL: [MatMulForm; 2] = [MatMulForm::Lanes, MatMulForm::Serial];
+
+    fn name(self) -> &'static str {
+        match self {
+            MatMulForm::Lanes => "lanes",
+            MatMulForm::Serial => "serial",
+        }
+    }
+
+    fn source(self) -> &'static str {
+        match self {
+            MatMulForm::Lanes => include_str!("../../shaders/matmul.wgsl"),
+            MatMulForm::Serial => include_str!("../../shaders/matmul_serial.wgsl"),
+        }
+    }
+}
+
 /// A kernel in one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Embed(QuantType),
     RmsNorm(Output),
-    MatMul { kind: QuantType, tile: u32 },
+    MatMul { kind: QuantType, tile: u32, form: MatMulForm },
     RopeAppend,
     Attention,
     AttentionMerge(Output),
@@ -65,7 +92,6 @@ const CHUNKS: &str = include_str!("../../shaders/shared/chunks.wgsl");
 const BEST: &str = include_str!("../../shaders/shared/best.wgsl");
 const EMBED: &str = include_str!("../../shaders/embed.wgsl");
 const RMS_NORM: &str = include_str!("../../shaders/rms_norm.wgsl");
-const MATMUL: &str = include_str!("../../shaders/matmul.wgsl");
 const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
 const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
 const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
@@ -115,7 +141,9 @@ impl Kernel {
         }
         for kind in QuantType::ALL {
             all.push(Kernel::Embed(kind));
-            all.extend([1, PREFILL_TILE].map(|tile| Kernel::MatMul { kind, tile }));
+            for form in MatMulForm::ALL {
+                all.extend([1, PREFILL_TILE].map(|tile| Kernel::MatMul { kind, tile, form }));
+            }
         }
         all
     }
@@ -142,7 +170,7 @@ impl Kernel {
         let stem = self.stem();
         match self {
             Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
-            Kernel::MatMul { kind, tile } => format!("{stem}_{kind:?}_x{tile}").to_lowercase(),
+            Kernel::MatMul { kind, tile, form } => format!("{stem}_{}_{kind:?}_x{tile}", form.name()).to_lowercase(),
             Kernel::RmsNorm(output) | Kernel::AttentionMerge(output) | Kernel::GatedActivation(output) => {
                 format!("{stem}_{}", output.name())
             }
@@ -155,10 +183,10 @@ impl Kernel {
         match self {
             Kernel::Embed(kind) => [EXACT, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, output.source(), RMS_NORM].concat(),
-            Kernel::MatMul { kind, tile } => {
+            Kernel::MatMul { kind, tile, form } => {
                 let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, &weights(kind), fold, MATMUL].concat()
+                [&tile, EXACT, &weights(kind), fold, form.source()].concat()
             }
             Kernel::RopeAppend => [EXACT, TREE256, STATE, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, POSITION, CHUNKS, ATTENTION].concat(),

@@ -12,7 +12,7 @@ pub use exact::{
     exact_silu, exact_softplus, exact_tanh,
 };
 pub use philox::gumbel;
-pub use round::{from_f16, is_finite_bits, round_sig, to_f16};
+pub use round::{flush_small, from_f16, is_finite_bits, round_sig, to_f16};
 pub use segments::{Segments, tree32, tree256};
 
 /// A product that feeds an addition, or a sum with a constant that feeds another sum. Rust neither fuses nor regroups, so

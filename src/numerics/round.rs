@@ -9,6 +9,12 @@ pub fn round_sig(x: f32, n: u32) -> f32 {
     f32::from_bits(b.wrapping_add(half) & (u32::MAX << (24 - n)))
 }
 
+/// `x`, or +0 where its magnitude is below 2^-100: a device may flush what follows from smaller ones.
+#[inline(always)]
+pub fn flush_small(x: f32) -> f32 {
+    if x.to_bits() & 0x7fff_ffff < 0x0d80_0000 { 0.0 } else { x }
+}
+
 /// Whether `x` is neither an infinity nor NaN, by its exponent bits.
 #[inline(always)]
 pub fn is_finite_bits(x: f32) -> bool {
