@@ -88,6 +88,18 @@ fn no_shader_calls_a_forbidden_builtin() {
 }
 
 #[test]
+fn every_assembled_shader_keeps_the_rules() {
+    let sources = blueshift::gpu::shader_sources();
+    assert!(sources.len() > 50);
+    let broken: Vec<_> = sources
+        .iter()
+        .map(|(name, source)| (name, check(source)))
+        .filter(|(_, violations)| !violations.is_empty())
+        .collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
 fn shared_functions_keep_the_rules() {
     let found = check(&format!("{PROLOGUE}{EXACT}{PHILOX}"));
     assert!(found.is_empty(), "{found:#?}");

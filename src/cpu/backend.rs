@@ -15,6 +15,7 @@ use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First, Weigh
 use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::model::weights::WeightDesc;
+use crate::numerics::guard;
 use crate::plan::{BufferId, Op, Plan, Shape, WeightId};
 use crate::quant::{PlaneLayout, Planes};
 use crate::sample::draw;
@@ -135,7 +136,7 @@ impl Buffers {
             }
             Buffer::F32 { values, .. } if accumulate => {
                 for (value, added) in values.iter_mut().zip(&scratch) {
-                    *value += added;
+                    *value += guard(*added);
                 }
             }
             Buffer::F32 { values, .. } => values.copy_from_slice(&scratch),

@@ -97,6 +97,7 @@ pub(crate) struct Lowering<'a> {
     pub(crate) weights: &'a GpuWeights,
     pub(crate) sequence: &'a Sequence,
     rows: usize,
+    form: MatMulForm,
     /// Where the tokens that `embed` reads lie.
     tokens: wgpu::Buffer,
     buffers: Vec<Option<PlanBuffer>>,
@@ -138,6 +139,7 @@ impl<'a> Lowering<'a> {
         weights: &'a GpuWeights,
         sequence: &'a Sequence,
         rows: usize,
+        form: MatMulForm,
         tokens: &wgpu::Buffer,
         ops: &[&[Op]],
     ) -> Self {
@@ -151,7 +153,7 @@ impl<'a> Lowering<'a> {
         let bytes = ops.iter().map(|ops| partials_bytes(ops, rows, sequence.n_ctx)).max().unwrap_or(0);
         let partials = allocator.buffer("attention partials", bytes, STORAGE);
         let tokens = tokens.clone();
-        Lowering { gpu, plan, weights, sequence, rows, tokens, buffers, partials, drafts: Vec::new() }
+        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts: Vec::new() }
     }
 
     /// The buffer `id`, which some operation uses.
@@ -252,7 +254,7 @@ impl<'a> Lowering<'a> {
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
         let tile = if self.rows == 1 { 1 } else { PREFILL_TILE };
-        let form = self.gpu.matmul_form();
+        let form = self.form;
         let rows_a_group = match form {
             MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
             MatMulForm::Serial => SERIAL_LANES,

@@ -50,7 +50,7 @@ pub(crate) enum MatMulForm {
 }
 
 impl MatMulForm {
-    const ALL: [MatMulForm; 2] = [MatMulForm::Lanes, MatMulForm::Serial];
+    pub(crate) const ALL: [MatMulForm; 2] = [MatMulForm::Lanes, MatMulForm::Serial];
 
     fn name(self) -> &'static str {
         match self {

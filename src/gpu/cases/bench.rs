@@ -4,7 +4,7 @@ use super::super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::super::device::Gpu;
 use super::super::ops::{Lowering, PlanBuffer};
 use super::super::params::State;
-use super::super::pipelines::PREFILL_TILE;
+use super::super::pipelines::{MatMulForm, PREFILL_TILE};
 use super::super::readback;
 use super::super::recorder::{Recorder, Step, encoder, submit};
 use super::super::sequence::Sequence;
@@ -24,6 +24,8 @@ pub(super) struct Bench {
     gpu: Gpu,
     pub(super) plan: Plan,
     pub(super) weights: GpuWeights,
+    /// How matmuls spread their work.
+    pub(super) form: MatMulForm,
     n_weights: u32,
 }
 
@@ -58,7 +60,7 @@ impl Bench {
             layers: Vec::new(),
             n_vocab: 1,
         };
-        Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), n_weights: 0 }
+        Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), form: gpu.matmul_form(), n_weights: 0 }
     }
 
     pub(super) fn layer(&mut self, rope: RopeTable, shape: KvShape) {
@@ -112,7 +114,7 @@ impl Table {
         let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
         let tokens = allocator.buffer("tokens", (rows * 4) as u64, STORAGE);
         let mut lowering =
-            Lowering::new(allocator, &bench.gpu, &bench.plan, &bench.weights, sequence, rows, &tokens, lists);
+            Lowering::new(allocator, &bench.gpu, &bench.plan, &bench.weights, sequence, rows, bench.form, &tokens, lists);
         let mut steps = Vec::new();
         for ops in lists {
             steps.push(lowering.steps(allocator, ops)?);

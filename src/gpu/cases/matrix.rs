@@ -7,6 +7,7 @@ use crate::cpu::matmul::{Activations, matmul};
 use crate::cpu::pool::Pool;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::gpu::pipelines::MatMulForm;
 use crate::plan::{BufferId, Op, Shape};
 use crate::quant::QuantType;
 
@@ -38,20 +39,29 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
     for kind in QuantType::ALL {
         for case in CASES {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
-            matmul_case(gpu, kind, &Case { k, ..case }, results).await?;
+            for form in MatMulForm::ALL {
+                matmul_case(gpu, kind, form, &Case { k, ..case }, results).await?;
+            }
             embed_case(gpu, kind, &Case { k, ..case }, results).await?;
         }
     }
     Ok(())
 }
 
-async fn matmul_case(gpu: &Gpu, kind: QuantType, case: &Case, results: &mut Vec<CaseResult>) -> Result<()> {
+async fn matmul_case(
+    gpu: &Gpu,
+    kind: QuantType,
+    form: MatMulForm,
+    case: &Case,
+    results: &mut Vec<CaseResult>,
+) -> Result<()> {
     let &Case { k, n, rows, max_part } = case;
     let (x, out, sum) = (BufferId(0), BufferId(1), BufferId(2));
     // The result goes to the middle of a wider row.
     let (offset, width) = (3, n + 5);
     let input = if kind.is_quantised() { Shape::Q8 { width: k } } else { Shape::F32 { width: k } };
     let mut bench = Bench::new(gpu, vec![input, Shape::F32 { width }, Shape::F32 { width }]);
+    bench.form = form;
     bench.weights.set_max_part(max_part);
     let (weight, matrix) = bench.matrix(kind, n, k)?;
     let op = |out, accumulate| Op::MatMul { weight, x, out, out_offset: offset, accumulate };
@@ -76,7 +86,7 @@ async fn matmul_case(gpu: &Gpu, kind: QuantType, case: &Case, results: &mut Vec<
         let mut wanted = old.clone();
         matmul(&matrix, activations, accumulate, &mut wanted, width, offset, &Pool::serial());
         let found = instance.words(buffer, rows).await?;
-        let case = format!("{kind:?}, {rows} x {k} x {n}, {name}");
+        let case = format!("{kind:?}, {form:?}, {rows} x {k} x {n}, {name}");
         results.push(CaseResult::compare("matmul", case, &found, &bits(&wanted)));
     }
     Ok(())
