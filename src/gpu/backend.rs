@@ -120,7 +120,8 @@ fn decode_instance(
     sequence: &Sequence,
 ) -> Result<Decode> {
     let ops: [&[_]; 3] = [&plan.body, &plan.head, &plan.sample];
-    let mut lowering = Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
+    let mut lowering =
+        Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
     Ok(Decode {
         body: lowering.steps(allocator, &plan.body)?,
         head: lowering.steps(allocator, &plan.head)?,
@@ -139,7 +140,8 @@ fn prefill_instance(
 ) -> Result<Prefill> {
     let capacity = prefill_rows(gpu, plan, sequence.n_ctx);
     let tokens = allocator.buffer("tokens", (capacity * 4) as u64, STORAGE);
-    let mut lowering = Lowering::new(allocator, gpu, plan, weights, sequence, capacity, gpu.matmul_form(), &tokens, &[&plan.body]);
+    let mut lowering =
+        Lowering::new(allocator, gpu, plan, weights, sequence, capacity, gpu.matmul_form(), &tokens, &[&plan.body]);
     let body = lowering.steps(allocator, &plan.body)?;
     Ok(Prefill { capacity, tokens, body, hidden: lowering.buffer(plan.hidden) })
 }

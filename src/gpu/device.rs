@@ -36,10 +36,22 @@ impl AdapterSummary {
     }
 }
 
+/// The process's way to the graphics API. There is one: drivers have crashed where several came and went side by side.
+#[cfg(not(target_arch = "wasm32"))]
+fn instance() -> &'static wgpu::Instance {
+    static INSTANCE: std::sync::OnceLock<wgpu::Instance> = std::sync::OnceLock::new();
+    INSTANCE.get_or_init(wgpu::Instance::default)
+}
+
+/// The page's way to WebGPU.
+#[cfg(target_arch = "wasm32")]
+fn instance() -> wgpu::Instance {
+    wgpu::Instance::default()
+}
+
 /// The adapters of this machine; in a browser the one it offers.
 pub async fn list_adapters() -> Vec<AdapterSummary> {
-    let instance = wgpu::Instance::default();
-    instance.enumerate_adapters(wgpu::Backends::all()).await.iter().map(AdapterSummary::of).collect()
+    instance().enumerate_adapters(wgpu::Backends::all()).await.iter().map(AdapterSummary::of).collect()
 }
 
 /// A device with its queue, compiled pipelines and counters. Clones share one device.
@@ -66,10 +78,9 @@ impl Gpu {
     /// # Errors
     /// `NoAdapter` where there is none or none of that name, `Device` where the device is refused.
     pub async fn open(name: Option<&str>) -> Result<Self> {
-        let instance = wgpu::Instance::default();
         let adapter = match name {
-            Some(name) => named_adapter(&instance, name).await?,
-            None => default_adapter(&instance).await?,
+            Some(name) => named_adapter(name).await?,
+            None => default_adapter().await?,
         };
         Self::with_adapter(&adapter, None).await
     }
@@ -79,7 +90,7 @@ impl Gpu {
     /// # Errors
     /// Those of [`Gpu::open`].
     pub async fn open_patched(patch: ShaderPatch) -> Result<Self> {
-        Self::with_adapter(&default_adapter(&wgpu::Instance::default()).await?, Some(patch)).await
+        Self::with_adapter(&default_adapter().await?, Some(patch)).await
     }
 
     async fn with_adapter(adapter: &wgpu::Adapter, patch: Option<ShaderPatch>) -> Result<Self> {
@@ -153,8 +164,8 @@ impl Gpu {
     }
 }
 
-async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Adapter> {
-    let adapters = instance.enumerate_adapters(wgpu::Backends::all()).await;
+async fn named_adapter(name: &str) -> Result<wgpu::Adapter> {
+    let adapters = instance().enumerate_adapters(wgpu::Backends::all()).await;
     let names: Vec<String> = adapters.iter().map(|a| a.get_info().name).collect();
     let wanted = name.to_lowercase();
     adapters.into_iter().find(|a| a.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(|| Error::NoAdapter {
@@ -162,7 +173,7 @@ async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Ad
     })
 }
 
-async fn default_adapter(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
+async fn default_adapter() -> Result<wgpu::Adapter> {
     let options = wgpu::RequestAdapterOptions {
         power_preference: if cfg!(target_arch = "wasm32") {
             wgpu::PowerPreference::None
@@ -176,7 +187,7 @@ async fn default_adapter(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
         if attempt > 0 {
             pause(100 << attempt).await;
         }
-        match instance.request_adapter(&options).await {
+        match instance().request_adapter(&options).await {
             Ok(adapter) => return Ok(adapter),
             Err(e) => reason = e.to_string(),
         }

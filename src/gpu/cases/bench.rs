@@ -113,8 +113,17 @@ impl Table {
         let Table { bench, sequence, allocator } = self;
         let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
         let tokens = allocator.buffer("tokens", (rows * 4) as u64, STORAGE);
-        let mut lowering =
-            Lowering::new(allocator, &bench.gpu, &bench.plan, &bench.weights, sequence, rows, bench.form, &tokens, lists);
+        let mut lowering = Lowering::new(
+            allocator,
+            &bench.gpu,
+            &bench.plan,
+            &bench.weights,
+            sequence,
+            rows,
+            bench.form,
+            &tokens,
+            lists,
+        );
         let mut steps = Vec::new();
         for ops in lists {
             steps.push(lowering.steps(allocator, ops)?);
