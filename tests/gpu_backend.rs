@@ -1,5 +1,7 @@
 //! What the wgpu backend refuses, that it stays usable, and bursts in flight. That its bits are the cpu backend's is the matter of `parity.rs`.
 
+mod common;
+
 use std::sync::Arc;
 
 use blueshift::Error;
@@ -19,8 +21,7 @@ async fn micro_backend(n_ctx: usize) -> Option<GpuBackend> {
     let gpu = match Gpu::open(None).await {
         Ok(gpu) => gpu,
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "{error}");
-            println!("ignored: {error}");
+            common::ignored(&error.to_string());
             return None;
         }
     };

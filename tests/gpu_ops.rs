@@ -1,5 +1,7 @@
 //! Every kernel variant is valid WGSL, and its bits on this machine's device are the CPU twin's.
 
+mod common;
+
 use blueshift::gpu::cases::run_case_tables;
 use blueshift::gpu::{Gpu, shader_sources};
 
@@ -8,8 +10,7 @@ fn device() -> Option<Gpu> {
     match pollster::block_on(Gpu::open(None)) {
         Ok(gpu) => Some(gpu),
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "{error}");
-            println!("ignored: {error}");
+            common::ignored(&error.to_string());
             None
         }
     }
