@@ -53,6 +53,15 @@ function engineOptions(options: GenerateOptions): EngineOptions {
     maxTokens: integer('maxTokens', options.maxTokens ?? 256, 1),
     temperature: options.temperature ?? 0,
     seed: integer('seed', options.seed ?? 0, 0),
+    topK: integer('topK', options.topK ?? 0, 0),
+    topP: options.topP ?? 1,
+    minP: options.minP ?? 0,
+    repeatPenalty: options.repeatPenalty ?? 1,
+    frequencyPenalty: options.frequencyPenalty ?? 0,
+    presencePenalty: options.presencePenalty ?? 0,
+    penaltyWindow: integer('penaltyWindow', options.penaltyWindow ?? 64, 0),
+    logitBias: Object.entries(options.logitBias ?? {}).map(([id, bias]) => [integer('a token id of logitBias', Number(id), 0), bias]),
+    suppress: (options.suppress ?? []).map((id) => integer('a token id of suppress', id, 0)),
     stop: [...(options.stop ?? [])],
   };
 }
