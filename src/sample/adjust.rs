@@ -1,31 +1,31 @@
 //! Bans, biases, penalties and temperature.
 
-use std::collections::HashMap;
-
 use super::Sampling;
 use crate::numerics::{flush_small, guard};
 
 /// 2^64: larger magnitudes count as this.
 const LARGEST: f32 = f32::from_bits(0x5f80_0000);
 
-/// `[n_vocab]` values, `None` for ids that cannot be drawn: banned ones, and those whose logit is NaN or -infinity.
+/// Ids of biases and history are below `n_vocab`. Gives `[n_vocab]` values, `None` for ids that cannot be drawn: banned ones, and those whose logit is NaN or -infinity.
 pub(super) fn adjusted(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Option<f32>> {
-    let biases: HashMap<u32, f32> = sampling.biases.iter().copied().collect();
-    let mut counts: HashMap<u32, u32> = HashMap::new();
+    let mut biases = vec![0.0; logits.len()];
+    for &(id, bias) in &sampling.biases {
+        biases[id as usize] = bias;
+    }
+    let mut counts = vec![0; logits.len()];
     for id in &history[history.len().saturating_sub(sampling.effective_window())..] {
-        *counts.entry(*id).or_default() += 1;
+        counts[*id as usize] += 1;
     }
     let factor = sampling.inverse_temperature().unwrap_or(1.0);
-    let value = |(id, logit): (u32, &f32)| {
-        let bias = biases.get(&id).copied().unwrap_or(0.0);
+    let value = |((logit, bias), count): ((&f32, f32), u32)| {
         if logit.is_nan() || *logit == f32::NEG_INFINITY || bias == f32::NEG_INFINITY {
             return None;
         }
         let biased = logit.clamp(-LARGEST, LARGEST) + bias;
-        let punished = counts.get(&id).map_or(biased, |count| punish(biased, *count, sampling));
+        let punished = if count > 0 { punish(biased, count, sampling) } else { biased };
         Some(flush_small(guard(punished * factor)))
     };
-    (0..).zip(logits).map(value).collect()
+    logits.iter().zip(biases).zip(counts).map(value).collect()
 }
 
 /// The value of an id that stands `count` times in the window.

@@ -44,8 +44,12 @@ test('a file loads, generates and reports', options, async () => {
     let text = '';
     for await (const piece of generation) text += piece;
     const again = await model.generate('The capital of France is', { raw: true, maxTokens: 4 }).result;
+    const drawn = async (sampling) =>
+      (await model.generate('The capital of France is', { raw: true, maxTokens: 2, ...sampling }).result).ids;
+    const suppressed = await drawn({ suppress: [7042], topK: 5, topP: 0.9, minP: 0.01, temperature: 0.8 });
+    const biased = await drawn({ logitBias: { 260: 100 }, presencePenalty: 1, frequencyPenalty: 1, repeatPenalty: 1.1 });
     const ids = [...(await model.tokenize('The capital of France is'))];
-    const result = { text, ids, info: model.info, seen, first: await generation.result, again, streamed: generation.ids };
+    const result = { text, ids, info: model.info, seen, suppressed, biased, first: await generation.result, again, streamed: generation.ids };
     model.dispose();
     return result;
   `);
@@ -54,6 +58,8 @@ test('a file loads, generates and reports', options, async () => {
   assert.equal(got.again.text, got.text);
   assert.deepEqual(got.streamed, got.first.ids);
   assert.equal(got.first.ids[0], 7042);
+  assert.ok(got.suppressed.length === 2 && !got.suppressed.includes(7042));
+  assert.deepEqual(got.biased, [260, 260]);
   assert.equal(got.first.stopReason, 'max_tokens');
   assert.equal(got.first.timings.promptTokens, got.ids.length);
   assert.equal(got.info.backend, 'cpu');
@@ -107,6 +113,8 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
       notGguf: await failure(blueshift.load(new Blob(['this is no model, only a sentence']))),
       missing: await failure(blueshift.load('/models/none.gguf', { backend: 'cpu' })),
       long: await failure(model.generate('word '.repeat(200), { raw: true }).result),
+      topP: await failure(model.generate('a', { raw: true, topP: 2 }).result),
+      topK: thrown(() => model.generate('a', { topK: 0.5 })),
       maxTokens: thrown(() => model.generate('a', { maxTokens: 0 })),
       rawMessages: thrown(() => model.generate([{ role: 'user', content: 'a' }], { raw: true })),
     };
@@ -115,7 +123,9 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
   assert.equal(got.notGguf.code, 'NotGguf');
   assert.equal(got.missing.code, 'Http');
   assert.equal(got.long.code, 'ContextFull');
+  assert.equal(got.topP.code, 'BadOption');
   assert.equal(got.maxTokens, 'BadArgument');
+  assert.equal(got.topK, 'BadArgument');
   assert.equal(got.rawMessages, 'BadArgument');
 });
 
