@@ -1,10 +1,10 @@
 //! Top-p: the smallest set of likeliest ids whose probability mass reaches p. Masses are integers, so no order of adding matters.
 
+use std::f32::consts::LOG2_E;
+
 use super::candidates::Candidate;
 use crate::numerics::{exact_exp2, guard};
 
-/// log2(e), as in `numerics::exact`.
-const LOG2E: f32 = 1.442695;
 /// The mass of the largest value.
 const ONE: f32 = 67_108_864.0;
 
@@ -16,7 +16,7 @@ pub(crate) fn fixed(p: f32) -> u32 {
 
 /// The mass of `value` where the largest value is `top`, in units of 2^-26.
 fn mass(value: f32, top: f32) -> u64 {
-    (exact_exp2(guard((value - top) * LOG2E)) * ONE) as u64
+    (exact_exp2(guard((value - top) * LOG2_E)) * ONE) as u64
 }
 
 /// Keeps the shortest beginning of sorted `candidates` that has the mass `p` of all.

@@ -87,7 +87,7 @@ fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
     let stride = (n_vocab / n_biases.max(1)).max(1);
     let mut bias = |i: usize| {
         let value = rng.uniform(-12.0, 12.0);
-        ((i * stride) as u32, if n_biases + 1 >= n_vocab || i % 3 == 0 { f32::NEG_INFINITY } else { value })
+        ((i * stride) as u32, if n_biases + 1 >= n_vocab || i.is_multiple_of(3) { f32::NEG_INFINITY } else { value })
     };
     let biases = (0..n_biases).map(&mut bias).collect();
     Sampling {
