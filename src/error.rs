@@ -123,6 +123,9 @@ pub enum Error {
         /// Tokens available.
         limit: usize,
     },
+    /// The engine's one sequence was taken by a later request.
+    #[error("another generation has started since; an engine decodes one at a time")]
+    Superseded,
     /// A token id is outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {n_vocab} tokens")]
     BadToken {

@@ -1,5 +1,6 @@
 //! From a source of bytes to a running engine.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::any_backend::AnyBackend;
@@ -89,7 +90,16 @@ impl Engine {
             n_ctx,
             n_vocab: model.plan.n_vocab,
         };
-        Ok(Engine { model, tokenizer, template, backend, info, cached: Vec::new() })
+        Ok(Engine {
+            model,
+            tokenizer,
+            template,
+            backend,
+            info,
+            cached: Vec::new(),
+            in_flight: VecDeque::new(),
+            generations: 0,
+        })
     }
 }
 

@@ -28,7 +28,9 @@ pub use floor::Floor;
 pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use load::{BackendChoice, LoadOptions};
 
-use any_backend::AnyBackend;
+use std::collections::VecDeque;
+
+use any_backend::{AnyBackend, InFlight};
 use backend::{Backend, Counters};
 
 use crate::chat::{ChatTemplate, Message, RenderOptions};
@@ -72,6 +74,10 @@ pub struct Engine {
     info: Info,
     /// Tokens whose keys and values are in the cache, first position first.
     cached: Vec<u32>,
+    /// Bursts submitted and not yet read, oldest first.
+    in_flight: VecDeque<InFlight>,
+    /// Generations started so far; only the last may go on.
+    generations: u64,
 }
 
 impl Engine {
@@ -142,6 +148,7 @@ impl Engine {
     /// Returns `[rows, n_vocab]`: every row where `all` is set, else the last. Reads the logits of each row back.
     pub async fn logits(&mut self, ids: &[u32], chunk: usize, all: bool) -> Result<Vec<f32>> {
         self.check_tokens(ids)?;
+        self.supersede();
         self.clear();
         let mut rows = Vec::new();
         for part in ids.chunks(self.chunk_len(chunk)) {
