@@ -1,5 +1,6 @@
 /** A loaded model. */
 
+import { count, integer, number, texts } from './check.js';
 import type { Connection } from './connection.js';
 import { BlueshiftError } from './errors.js';
 import { Generation } from './generation.js';
@@ -42,6 +43,7 @@ export class Model {
 
 function prompt(input: string | readonly Message[], raw: boolean): Prompt {
   if (typeof input !== 'string') {
+    if (!Array.isArray(input)) throw new BlueshiftError('BadArgument', `the prompt is ${input}, expected a string or a list of messages`);
     if (raw) throw new BlueshiftError('BadArgument', 'raw takes a string, not a list of messages');
     return { messages: input };
   }
@@ -50,15 +52,9 @@ function prompt(input: string | readonly Message[], raw: boolean): Prompt {
 
 function engineOptions(options: GenerateOptions): EngineOptions {
   return {
-    maxTokens: integer('maxTokens', options.maxTokens ?? 256, 1),
-    temperature: options.temperature ?? 0,
-    seed: integer('seed', options.seed ?? 0, 0),
-    stop: [...(options.stop ?? [])],
+    maxTokens: count('maxTokens', options.maxTokens ?? 256),
+    temperature: number('temperature', options.temperature ?? 0, 0, 100),
+    seed: integer('seed', options.seed ?? 0, 0, Number.MAX_SAFE_INTEGER),
+    stop: texts('stop', options.stop ?? []),
   };
-}
-
-/** @internal Checks a number that must be an integer and at least `least`. */
-export function integer(name: string, value: number, least: number): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new BlueshiftError('BadArgument', `${name} is ${value}, expected an integer of at least ${least}`);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::models;
 use crate::run::{npm, root, run, succeeds};
@@ -20,7 +20,7 @@ pub(crate) struct Need {
     packages: &'static [&'static str],
 }
 
-const NODE: Need = Need { is_there: || succeeds(Command::new("node").arg("--version")), packages: &["nodejs"] };
+const NODE: Need = Need { is_there: || node_major().is_some_and(|major| major >= 20), packages: &["nodejs"] };
 const NPM: Need = Need { is_there: || succeeds(npm(root()).arg("--version")), packages: &["npm"] };
 const PIP: Need = Need { is_there: || models::python().is_some(), packages: &["python3", "python3-pip"] };
 const CHROMIUM: Need = Need { is_there: || chromium().is_some(), packages: &["chromium"] };
@@ -45,13 +45,24 @@ pub(crate) fn install_missing(needs: &[Need]) -> Result<()> {
     if !can_install() {
         let names = missing.into_iter().copied().collect::<Vec<_>>().join(", ");
         bail!(
-            "missing (Debian's names): {names}. Install them with your system's package manager and run the command again (a Chromium and a chromedriver elsewhere can be named in CHROME and CHROMEDRIVER)"
+            "missing or too old (Debian's names; Node must be 20 or newer): {names}. Install them with your system's package manager and run the command again (a Chromium and a chromedriver elsewhere can be named in CHROME and CHROMEDRIVER)"
         );
     }
     run(Command::new("apt-get").args(["update", "--quiet"]))?;
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "--yes", "--quiet", "--no-install-recommends"]);
-    run(apt.args(missing))
+    run(apt.args(missing))?;
+    ensure!(
+        (NODE.is_there)(),
+        "the system's packages bring a Node that is older than 20; install a newer one and run the command again"
+    );
+    Ok(())
+}
+
+/// The first number of `node --version`, which is like `v20.1.0`.
+fn node_major() -> Option<u32> {
+    let out = Command::new("node").arg("--version").output().ok()?;
+    String::from_utf8_lossy(&out.stdout).trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 /// A Chromium: the one named in `CHROME`, else a usual place.
