@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import urllib.request
 
 import xllamacpp
 
@@ -46,8 +47,10 @@ def llama_rate(server, tokens):
         "cache_prompt": False,
         "ignore_eos": True,
     }
-    answer = server.handle_completions(request)
-    return answer["timings"]["predicted_per_second"]
+    address = server.listening_address + "/completion"
+    post = urllib.request.Request(address, json.dumps(request).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(post) as reply:
+        return json.load(reply)["timings"]["predicted_per_second"]
 
 
 def blueshift_rate(args):
