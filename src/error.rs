@@ -192,12 +192,4 @@ pub enum Error {
         /// The known answer.
         expected: String,
     },
-    /// A hidden state is not finite.
-    #[error("a non-finite value appeared in layer {layer} at step {step}")]
-    NonFinite {
-        /// The layer, counted from 0.
-        layer: u32,
-        /// The step within the burst.
-        step: u32,
-    },
 }

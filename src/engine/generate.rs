@@ -129,7 +129,8 @@ pub struct Generation {
     last: u32,
     decoder: Decoder,
     stop: StopStrings,
-    started_ms: f64,
+    /// When the prompt's first chunk was fed.
+    started_ms: Option<f64>,
     decode_started_ms: f64,
     timings: Timings,
     finish: Option<Finish>,
@@ -139,6 +140,10 @@ impl Generation {
     /// How the answer ended, once it has.
     pub fn finish(&self) -> Option<&Finish> {
         self.finish.as_ref()
+    }
+
+    fn elapsed_ms(&self) -> f64 {
+        self.started_ms.map_or(0.0, |start| now_ms() - start)
     }
 }
 
@@ -158,7 +163,7 @@ impl Engine {
             last: 0,
             decoder: Decoder::new(),
             stop: StopStrings::new(options.stop.clone()),
-            started_ms: now_ms(),
+            started_ms: None,
             decode_started_ms: 0.0,
             timings: Timings { prompt_tokens: prompt.len(), ..Default::default() },
             finish: None,
@@ -172,7 +177,8 @@ impl Engine {
         self.in_flight.clear();
     }
 
-    /// The next tokens, or `None` once the answer has ended. Dropping the generation ends it at any point.
+    /// The next tokens, or `None` once the answer has ended. A long prompt is fed a chunk a call, which returns no tokens. Dropping
+    /// the generation ends it at any point.
     ///
     /// # Errors
     /// [`Error::Superseded`] where another generation has started since, and what the device reports.
@@ -183,36 +189,42 @@ impl Engine {
         if generation.number != self.generations {
             return Err(Error::Superseded);
         }
-        if generation.submitted == 0 {
-            generation.started_ms = now_ms();
-            self.prefill(generation).await?;
-            generation.timings.prefill_ms = now_ms() - generation.started_ms;
+        if generation.submitted == 0 && !self.prefill(generation).await? {
+            return Ok(Some(Piece::default()));
         }
         self.submit_ahead(generation).await?;
         let Some(oldest) = self.in_flight.pop_front() else { return Ok(None) };
+        // Until the tokens are there the generation cannot go on: it would miss them if this future were dropped.
+        self.generations += 1;
         let ids = oldest.tokens().await?;
+        self.generations -= 1;
         if generation.drawn == 0 {
             generation.decode_started_ms = now_ms();
-            generation.timings.first_token_ms = generation.decode_started_ms - generation.started_ms;
+            generation.timings.first_token_ms = generation.elapsed_ms();
         }
         Ok(Some(self.accept(generation, &ids)))
     }
 
-    /// Feeds what of the prompt is not cached; at least its last token, whose logits are needed.
-    async fn prefill(&mut self, generation: &mut Generation) -> Result<()> {
+    /// Feeds a chunk of what of the prompt is not cached; at least its last token is fed, whose logits are needed. Returns whether
+    /// the prompt is done.
+    async fn prefill(&mut self, generation: &mut Generation) -> Result<bool> {
         let prompt = &generation.prompt;
-        let shared = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let keep = shared.min(prompt.len() - 1);
-        self.cached.truncate(keep);
-        generation.timings.cached_tokens = keep;
-        let chunk = self.chunk_len(generation.options.chunk);
-        let mut last_len = 0;
-        for part in prompt[keep..].chunks(chunk) {
-            self.backend.feed(part, self.cached.len()).await?;
-            self.cached.extend(part);
-            last_len = part.len();
+        if generation.started_ms.is_none() {
+            generation.started_ms = Some(now_ms());
+            let shared = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+            self.cached.truncate(shared.min(prompt.len() - 1));
+            generation.timings.cached_tokens = self.cached.len();
         }
-        self.backend.head(last_len - 1).await
+        let rest = &prompt[self.cached.len()..];
+        let part = &rest[..rest.len().min(self.chunk_len(generation.options.chunk))];
+        self.backend.feed(part, self.cached.len()).await?;
+        self.cached.extend(part);
+        if part.len() < rest.len() {
+            return Ok(false);
+        }
+        self.backend.head(part.len() - 1).await?;
+        generation.timings.prefill_ms = generation.elapsed_ms();
+        Ok(true)
     }
 
     /// Keeps the backend busy: submits bursts until enough are in flight or nothing is left to draw. The first burst only
