@@ -123,6 +123,9 @@ pub enum Error {
         /// Tokens available.
         limit: usize,
     },
+    /// The engine's one sequence was taken by a later request.
+    #[error("another generation has started since; an engine decodes one at a time")]
+    Superseded,
     /// A token id is outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {n_vocab} tokens")]
     BadToken {
@@ -188,13 +191,5 @@ pub enum Error {
         found: String,
         /// The known answer.
         expected: String,
-    },
-    /// A hidden state is not finite.
-    #[error("a non-finite value appeared in layer {layer} at step {step}")]
-    NonFinite {
-        /// The layer, counted from 0.
-        layer: u32,
-        /// The step within the burst.
-        step: u32,
     },
 }

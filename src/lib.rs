@@ -1,4 +1,17 @@
 //! blueshift decodes GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
+//!
+//! The data flow, and where each step lives:
+//!
+//! | step | from and to | modules |
+//! | --- | --- | --- |
+//! | open | bytes to a checked header | [`gguf`] |
+//! | load | header to configuration and plan; tensors to planes on a device | [`model`], [`plan`], [`quant`] |
+//! | prefill | a prompt to keys, values and logits | [`cpu`], [`gpu`] |
+//! | decode | token after token, several submits ahead | [`engine`] |
+//! | sample | logits to a token id | [`sample`] |
+//! | text | ids to whole characters, up to a stop string | [`tokenizer`], [`chat`] |
+//!
+//! [`numerics`] is the arithmetic that all of them share; [`micro`] writes small models for tests.
 
 pub mod chat;
 pub mod cpu;

@@ -1,5 +1,7 @@
 //! The command line as programs use it: JSON out, errors in words, exit codes.
 
+mod common;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -73,6 +75,21 @@ fn logits_are_raw_floats_and_do_not_depend_on_chunks() {
     let row = all.len() / 5;
     assert_eq!(logits("2", true), all);
     assert_eq!(logits("1", false), all[4 * row..]);
+}
+
+#[test]
+fn both_backends_write_the_same_logits() {
+    if !common::has_adapter() {
+        return;
+    }
+    let path = model_file("backends");
+    let logits = |backend: &str| {
+        let out = path.with_extension(backend);
+        let args = ["logits", path.to_str().unwrap(), "--ids", "9,8,7,6", "--all", "--backend", backend, "--out"];
+        succeeded(&[&args[..], &[out.to_str().unwrap()]].concat());
+        std::fs::read(&out).unwrap()
+    };
+    assert_eq!(logits("cpu"), logits("wgpu"));
 }
 
 #[test]

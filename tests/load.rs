@@ -110,3 +110,57 @@ fn shapes_must_fit_the_hyper_parameters() {
     let error = load(bytes).err();
     assert!(matches!(&error, Some(Error::BadTensor { tensor, .. }) if tensor == "blk.0.ffn_gate.weight"), "{error:?}");
 }
+
+/// Numbers that a damaged or hostile file may hold, in every hyper-parameter, one at a time: refused or harmless, never a panic.
+#[test]
+fn no_hyper_parameter_panics() {
+    for micro in [MicroModel::llama(QuantType::Q4_0), MicroModel::gemma3(QuantType::Q8_0)] {
+        let whole = micro.bytes();
+        let arch = micro.arch.name();
+        let keys = [
+            "block_count",
+            "context_length",
+            "embedding_length",
+            "feed_forward_length",
+            "attention.head_count",
+            "attention.head_count_kv",
+            "attention.key_length",
+            "attention.value_length",
+            "attention.sliding_window",
+            "attention.layer_norm_rms_epsilon",
+            "rope.dimension_count",
+            "rope.freq_base",
+        ];
+        let mut tried = 0;
+        for key in keys {
+            // Both u32 and f32 are four bytes behind four bytes of type.
+            let name = format!("{arch}.{key}");
+            let Some(at) = whole.windows(name.len()).position(|w| w == name.as_bytes()) else { continue };
+            let at = at + name.len() + 4;
+            for bits in [0, 1, 2, 3, 7, 31, 33, 64, 1 << 16, 1 << 30, 1 << 31, u32::MAX, 0x7fc0_0000, 0xff80_0000] {
+                let mut bytes = whole.clone();
+                bytes[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+                let loaded = load_with(bytes, LoadOptions { n_ctx: Some(8), ..Default::default() });
+                if let Ok(mut engine) = loaded {
+                    block_on(engine.logits(&[1, 2, 3], 0, false)).unwrap();
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 100, "{tried} cases");
+    }
+}
+
+/// A tensor in a layer that the architecture does not read would make every answer wrong.
+#[test]
+fn unused_layer_tensors_are_refused() {
+    let mut bytes = MicroModel::gemma3(QuantType::Q4_0).bytes();
+    let gemma = b"general.architecture\x08\0\0\0\x06\0\0\0\0\0\0\0gemma3";
+    assert!(bytes.windows(gemma.len()).any(|w| w == gemma));
+    // A layer more than the metadata say.
+    let key = b"gemma3.block_count\x04\0\0\0";
+    let at = bytes.windows(key.len()).position(|w| w == key).expect("the key is a u32") + key.len();
+    bytes[at..at + 4].copy_from_slice(&6u32.to_le_bytes());
+    let error = load(bytes).err();
+    assert!(matches!(&error, Some(Error::BadTensor { tensor, .. }) if tensor.starts_with("blk.6.")), "{error:?}");
+}

@@ -1,4 +1,4 @@
-//! What a decoded token costs on the GPU: one submit and one map a burst, four bytes a token, nothing created.
+//! What a decoded token costs on the GPU with bursts in flight: one submit and one map a burst, four bytes a token, nothing created.
 
 mod common;
 

@@ -47,7 +47,7 @@ async function open(source, name) {
   show('loading');
   ui['loading-title'].textContent = `Loading ${name}`;
   ui.progress.removeAttribute('value');
-  ui['progress-text'].textContent = 'Reading the header';
+  ui['progress-text'].textContent = 'Reading the header and checking the device';
   say('');
   try {
     const options = { backend: chosenBackend(), signal: controller.signal, onProgress: progressShower() };
@@ -70,7 +70,7 @@ function progressShower() {
     ui['progress-text'].textContent =
       bytes < total
         ? `${megabytes(bytes)} of ${megabytes(total)} MB, ${megabytes(bytes / seconds)} MB/s`
-        : 'Checking the device and warming up';
+        : 'Preparing the model';
   };
 }
 
@@ -83,6 +83,7 @@ function introduce(info, name) {
   ui.selftest.textContent = info.exact ? 'passed, exact bits' : 'not passed';
   ui.selftest.dataset.value = info.exact ? 'passed' : 'failed';
   if (info.fallbackReason) notify(`It runs on the CPU, which is slower: ${info.fallbackReason}`);
+  else if (info.backend === 'wgpu') ui.notice.hidden = true;
   show('chat');
   newChat();
 }
@@ -118,8 +119,9 @@ async function send(text) {
   if (model === undefined || running?.busy || text.trim() === '') return;
   const controller = (running = Object.assign(new AbortController(), { busy: true }));
   const chat = history;
+  const turns = chat.length;
   chat.push({ role: 'user', content: text });
-  addMessage('user', text);
+  const question = addMessage('user', text);
   document.getElementById('output')?.removeAttribute('id');
   const answer = addMessage('assistant', '');
   answer.id = 'output';
@@ -133,16 +135,29 @@ async function send(text) {
       signal: controller.signal,
     });
     await stream(generation, answer);
+    chat.push({ role: 'assistant', content: answer.textContent });
     say(ending((await generation.result).stopReason));
   } catch (error) {
+    // What was answered before the user stopped it belongs to the chat; a turn that failed or was never answered does not.
+    if (controller.signal.aborted && answer.textContent !== '') chat.push({ role: 'assistant', content: answer.textContent });
+    else withdraw(chat, turns, question, answer);
     if (controller.signal.aborted) say('Stopped.');
     else say(explain(error), true);
   } finally {
     controller.busy = false;
     answer.classList.remove('writing');
-    chat.push({ role: 'assistant', content: answer.textContent });
     setBusy(false);
   }
+}
+
+/** Takes a turn out of the chat and gives its question back, to be changed or sent again; a broken answer stays in sight. */
+function withdraw(chat, turns, question, answer) {
+  chat.length = turns;
+  if (answer.textContent !== '' || !question.isConnected) return;
+  if (ui.prompt.value === '') ui.prompt.value = question.textContent;
+  question.remove();
+  answer.remove();
+  ui.empty.hidden = ui.messages.childElementCount > 0;
 }
 
 /** Shows the text as it comes, and its speed: tokens after the first by the time they took. */
@@ -195,12 +210,25 @@ ui['url-form'].addEventListener('submit', (event) => {
 });
 
 function openUrl(url) {
-  open(url, decodeURIComponent(url.split(/[?#]/)[0].split('/').pop() || url));
+  open(url, fileName(url));
+}
+
+/** The last part of an address, as people write it. */
+function fileName(url) {
+  const name = url.split(/[?#]/)[0].split('/').pop() || url;
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    // A percent sign of its own.
+    return name;
+  }
 }
 
 ui.file.addEventListener('change', () => {
   const [file] = ui.file.files;
   if (file) open(file, file.name);
+  // Picking the same file again is to be a change, too.
+  ui.file.value = '';
 });
 
 for (const type of ['dragover', 'dragleave', 'drop']) {

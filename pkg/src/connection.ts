@@ -48,7 +48,12 @@ export class Connection {
         resolve: (value) => (finish(), resolve(value)),
         reject: (reason) => (finish(), reject(reason)),
       });
-      this.#worker.postMessage({ id, call, args });
+      try {
+        this.#worker.postMessage({ id, call, args });
+      } catch (error) {
+        const why = error instanceof Error ? error.message : String(error);
+        this.#settle(id)?.reject(new BlueshiftError('BadArgument', `what was given cannot be sent to the worker: ${why}`));
+      }
     });
   }
 

@@ -1,7 +1,8 @@
 /** Runs GGUF language models in the browser. */
 
+import { address, choice, count } from './check.js';
 import { Connection } from './connection.js';
-import { integer, Model } from './model.js';
+import { Model } from './model.js';
 import type { Event } from './protocol.js';
 import type { LoadOptions } from './types.js';
 
@@ -27,9 +28,9 @@ export type {
 export async function load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Model> {
   options.signal?.throwIfAborted();
   const args = {
-    source: source instanceof Blob ? source : new URL(source, document.baseURI).href,
-    backend: options.backend ?? 'auto',
-    contextLength: options.contextLength === undefined ? null : integer('contextLength', options.contextLength, 1),
+    source: source instanceof Blob ? source : address(source),
+    backend: choice('backend', options.backend ?? 'auto', ['auto', 'wgpu', 'cpu']),
+    contextLength: options.contextLength === undefined ? null : count('contextLength', options.contextLength),
   };
   const connection = new Connection();
   const onEvent = (event: Event) => 'progress' in event && options.onProgress?.(event.progress);

@@ -1,5 +1,6 @@
 /** A loaded model. */
 
+import { biases, count, integer, number, texts, tokenIds } from './check.js';
 import type { Connection } from './connection.js';
 import { BlueshiftError } from './errors.js';
 import { Generation } from './generation.js';
@@ -42,6 +43,7 @@ export class Model {
 
 function prompt(input: string | readonly Message[], raw: boolean): Prompt {
   if (typeof input !== 'string') {
+    if (!Array.isArray(input)) throw new BlueshiftError('BadArgument', `the prompt is ${input}, expected a string or a list of messages`);
     if (raw) throw new BlueshiftError('BadArgument', 'raw takes a string, not a list of messages');
     return { messages: input };
   }
@@ -50,24 +52,18 @@ function prompt(input: string | readonly Message[], raw: boolean): Prompt {
 
 function engineOptions(options: GenerateOptions): EngineOptions {
   return {
-    maxTokens: integer('maxTokens', options.maxTokens ?? 256, 1),
-    temperature: options.temperature ?? 0,
-    seed: integer('seed', options.seed ?? 0, 0),
-    topK: integer('topK', options.topK ?? 0, 0),
-    topP: options.topP ?? 1,
-    minP: options.minP ?? 0,
-    repeatPenalty: options.repeatPenalty ?? 1,
-    frequencyPenalty: options.frequencyPenalty ?? 0,
-    presencePenalty: options.presencePenalty ?? 0,
-    penaltyWindow: integer('penaltyWindow', options.penaltyWindow ?? 64, 0),
-    logitBias: Object.entries(options.logitBias ?? {}).map(([id, bias]) => [integer('a token id of logitBias', Number(id), 0), bias]),
-    suppress: (options.suppress ?? []).map((id) => integer('a token id of suppress', id, 0)),
-    stop: [...(options.stop ?? [])],
+    maxTokens: count('maxTokens', options.maxTokens ?? 256),
+    temperature: number('temperature', options.temperature ?? 0, 0, 100),
+    seed: integer('seed', options.seed ?? 0, 0, Number.MAX_SAFE_INTEGER),
+    topK: integer('topK', options.topK ?? 0, 0, 2 ** 32 - 1),
+    topP: number('topP', options.topP ?? 1, 0, 1),
+    minP: number('minP', options.minP ?? 0, 0, 1),
+    repeatPenalty: number('repeatPenalty', options.repeatPenalty ?? 1, 0.01, 100),
+    frequencyPenalty: number('frequencyPenalty', options.frequencyPenalty ?? 0, -100, 100),
+    presencePenalty: number('presencePenalty', options.presencePenalty ?? 0, -100, 100),
+    penaltyWindow: integer('penaltyWindow', options.penaltyWindow ?? 64, 0, 4096),
+    logitBias: biases('logitBias', options.logitBias ?? {}, 1000),
+    suppress: tokenIds('suppress', options.suppress ?? []),
+    stop: texts('stop', options.stop ?? []),
   };
-}
-
-/** @internal Checks a number that must be an integer and at least `least`. */
-export function integer(name: string, value: number, least: number): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new BlueshiftError('BadArgument', `${name} is ${value}, expected an integer of at least ${least}`);
 }

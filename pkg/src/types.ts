@@ -16,7 +16,7 @@ export interface LoadProgress {
 export interface LoadOptions {
   /** Default `auto`. */
   readonly backend?: Backend;
-  /** Tokens of context; by default the smaller of the model's own and what suits the backend. */
+  /** Tokens of context, an integer from 1 to 2^32 - 1. Default: what the model was trained on, at most 4,096. */
   readonly contextLength?: number;
   /** Called as the weights arrive, at most about 20 times a second, and once at the end. */
   readonly onProgress?: (progress: LoadProgress) => void;
@@ -53,9 +53,9 @@ export interface Message {
 }
 
 export interface GenerateOptions {
-  /** The most tokens to generate. Default 256. */
+  /** The most tokens to generate, an integer from 1 to 2^32 - 1. Default 256. */
   readonly maxTokens?: number;
-  /** 0 takes the likeliest token each time. Default 0. */
+  /** Divides the logits, from 0 to 100; 0 takes the likeliest token each time. Default 0. */
   readonly temperature?: number;
   /** Seed of the random draws, an integer from 0 to 2^53 - 1. Default 0. */
   readonly seed?: number;
@@ -77,8 +77,8 @@ export interface GenerateOptions {
   readonly logitBias?: Readonly<Record<number, number>>;
   /** Token ids that are never generated. */
   readonly suppress?: readonly number[];
-  /** Texts that end the generation; they are not part of the result. */
-  readonly stop?: readonly string[];
+  /** A text or texts that end the generation, none of them empty; they are not part of the result. */
+  readonly stop?: string | readonly string[];
   /** Takes a string prompt as it is, without the model's chat template. Default false. */
   readonly raw?: boolean;
   /** Aborting ends the generation; the iterator and `result` reject with the signal's reason. */

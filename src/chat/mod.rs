@@ -53,6 +53,9 @@ impl Default for RenderOptions {
     }
 }
 
+/// Steps a template may take: far more than a long conversation needs, and an end to one that loops.
+const FUEL: u64 = 20_000_000;
+
 /// A file's chat template, checked to be Jinja.
 #[derive(Debug)]
 pub struct ChatTemplate {
@@ -71,16 +74,6 @@ impl ChatTemplate {
         let bos = token_text(metadata, "tokenizer.ggml.bos_token_id")?;
         let eos = token_text(metadata, "tokenizer.ggml.eos_token_id")?;
         Self::new(source, &bos, &eos).map(Some)
-    }
-
-    /// Like `from_metadata`, for callers that cannot do without.
-    ///
-    /// # Errors
-    /// Also `Template` where the file has none.
-    pub fn required(metadata: &Metadata) -> Result<Self> {
-        Self::from_metadata(metadata)?.ok_or_else(|| Error::Template {
-            reason: format!("the file has none ({TEMPLATE} is missing): it is a base model, give it plain prompts"),
-        })
     }
 
     /// A template from its source and the texts of the tokens that begin and end a sequence.
@@ -124,6 +117,7 @@ fn token_text(metadata: &Metadata, key: &str) -> Result<String> {
 /// Jinja as templates expect it: Python's methods, blocks that take their line's white space with them.
 fn environment(now: Option<i64>) -> Environment<'static> {
     let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);

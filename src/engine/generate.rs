@@ -41,7 +41,7 @@ pub struct GenerateOptions {
     pub suppress: Vec<u32>,
     /// Texts that end the answer; not shown.
     pub stop: Vec<String>,
-    /// Tokens drawn between two reads of the device, 1 to 64.
+    /// Tokens a submit draws, 1 to 64. A GPU has several submits in flight, so single steps lose no speed.
     pub burst: usize,
     /// Prompt tokens fed at once; 0 leaves it to the backend.
     pub chunk: usize,
@@ -65,7 +65,7 @@ impl Default for GenerateOptions {
             logit_bias: Vec::new(),
             suppress: Vec::new(),
             stop: Vec::new(),
-            burst: 4,
+            burst: 1,
             chunk: 0,
             ignore_eos: false,
         }
@@ -165,13 +165,18 @@ pub struct Generation {
     options: GenerateOptions,
     sampling: Sampling,
     prompt: Vec<u32>,
-    /// Tokens drawn.
+    /// Which of the engine's generations this is.
+    number: u64,
+    /// Tokens whose draw was submitted.
+    submitted: usize,
+    /// Tokens drawn and read.
     drawn: usize,
-    /// The last one, fed by the next burst.
+    /// The last one read.
     last: u32,
     decoder: Decoder,
     stop: StopStrings,
-    started_ms: f64,
+    /// When the prompt's first chunk was fed.
+    started_ms: Option<f64>,
     decode_started_ms: f64,
     timings: Timings,
     finish: Option<Finish>,
@@ -182,23 +187,31 @@ impl Generation {
     pub fn finish(&self) -> Option<&Finish> {
         self.finish.as_ref()
     }
+
+    fn elapsed_ms(&self) -> f64 {
+        self.started_ms.map_or(0.0, |start| now_ms() - start)
+    }
 }
 
 impl Engine {
-    /// Checks a request. No work is done before the first `next`.
-    pub fn start(&self, prompt: &[u32], options: GenerateOptions) -> Result<Generation> {
+    /// Checks a request. No work is done before the first `next`. The engine has one sequence: a new generation ends the
+    /// one before.
+    pub fn start(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation> {
         options.check()?;
         let sampling = options.sampling();
         sampling.check(self.info.n_vocab)?;
         self.check_tokens(prompt)?;
+        self.supersede();
         Ok(Generation {
             sampling,
             prompt: prompt.to_vec(),
+            number: self.generations,
+            submitted: 0,
             drawn: 0,
             last: 0,
             decoder: Decoder::new(),
             stop: StopStrings::new(options.stop.clone()),
-            started_ms: now_ms(),
+            started_ms: None,
             decode_started_ms: 0.0,
             timings: Timings { prompt_tokens: prompt.len(), ..Default::default() },
             finish: None,
@@ -206,76 +219,99 @@ impl Engine {
         })
     }
 
-    /// The next tokens, or `None` once the answer has ended. Dropping the generation ends it at any point.
+    /// Ends the generation under way; what is in flight is discarded.
+    pub(super) fn supersede(&mut self) {
+        self.generations += 1;
+        self.in_flight.clear();
+    }
+
+    /// The next tokens, or `None` once the answer has ended. A long prompt is fed a chunk a call, which returns no tokens. Dropping
+    /// the generation ends it at any point.
+    ///
+    /// # Errors
+    /// [`Error::Superseded`] where another generation has started since, and what the device reports.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<Piece>> {
         if generation.finish.is_some() {
             return Ok(None);
         }
-        let (ids, fed) = match generation.drawn {
-            0 => self.first_token(generation).await?,
-            _ => self.decode(generation).await?,
-        };
-        Ok(Some(self.accept(generation, ids, fed)))
-    }
-
-    /// Feeds the prompt and draws the first token.
-    async fn first_token(&mut self, generation: &mut Generation) -> Result<(Vec<u32>, usize)> {
-        generation.started_ms = now_ms();
-        self.prefill(generation).await?;
-        generation.timings.prefill_ms = now_ms() - generation.started_ms;
-        let ids = self.burst(generation, First::FromLogits, 1).await?;
-        generation.decode_started_ms = now_ms();
-        generation.timings.first_token_ms = generation.decode_started_ms - generation.started_ms;
-        Ok((ids, 0))
-    }
-
-    /// Feeds what of the prompt is not cached; at least its last token, whose logits are needed.
-    async fn prefill(&mut self, generation: &mut Generation) -> Result<()> {
-        let prompt = &generation.prompt;
-        let shared = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let keep = shared.min(prompt.len() - 1);
-        self.cached.truncate(keep);
-        generation.timings.cached_tokens = keep;
-        let chunk = self.chunk_len(generation.options.chunk);
-        let mut last_len = 0;
-        for part in prompt[keep..].chunks(chunk) {
-            self.backend.feed(part, self.cached.len()).await?;
-            self.cached.extend(part);
-            last_len = part.len();
+        if generation.number != self.generations {
+            return Err(Error::Superseded);
         }
-        self.backend.head(last_len - 1).await
+        if generation.submitted == 0 && !self.prefill(generation).await? {
+            return Ok(Some(Piece::default()));
+        }
+        self.submit_ahead(generation).await?;
+        let Some(oldest) = self.in_flight.pop_front() else { return Ok(None) };
+        // Until the tokens are there the generation cannot go on: it would miss them if this future were dropped.
+        self.generations += 1;
+        let ids = oldest.tokens().await?;
+        self.generations -= 1;
+        if generation.drawn == 0 {
+            generation.decode_started_ms = now_ms();
+            generation.timings.first_token_ms = generation.elapsed_ms();
+        }
+        Ok(Some(self.accept(generation, &ids)))
     }
 
-    /// Runs a burst; returns the ids and how many of them were also fed.
-    async fn decode(&mut self, generation: &mut Generation) -> Result<(Vec<u32>, usize)> {
-        let room = self.info.n_ctx - self.cached.len();
-        let left = generation.options.max_tokens - generation.drawn;
-        let steps = generation.options.burst.min(left).min(room);
-        let first = First::Token(generation.last);
-        let ids = self.burst(generation, first, steps).await?;
-        self.cached.push(generation.last);
-        let fed = ids.len() - 1;
-        Ok((ids, fed))
+    /// Feeds a chunk of what of the prompt is not cached; at least its last token is fed, whose logits are needed. Returns whether
+    /// the prompt is done.
+    async fn prefill(&mut self, generation: &mut Generation) -> Result<bool> {
+        let prompt = &generation.prompt;
+        if generation.started_ms.is_none() {
+            generation.started_ms = Some(now_ms());
+            let shared = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+            self.cached.truncate(shared.min(prompt.len() - 1));
+            generation.timings.cached_tokens = self.cached.len();
+        }
+        let rest = &prompt[self.cached.len()..];
+        let part = &rest[..rest.len().min(self.chunk_len(generation.options.chunk))];
+        self.backend.feed(part, self.cached.len()).await?;
+        self.cached.extend(part);
+        if part.len() < rest.len() {
+            return Ok(false);
+        }
+        self.backend.head(part.len() - 1).await?;
+        generation.timings.prefill_ms = generation.elapsed_ms();
+        Ok(true)
     }
 
-    async fn burst(&mut self, generation: &Generation, first: First, steps: usize) -> Result<Vec<u32>> {
-        let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
-        let request = Burst { first, position: self.cached.len(), steps, sampling: &generation.sampling, stop_ids };
-        self.backend.burst(request).await
+    /// Keeps the backend busy: submits bursts until enough are in flight or nothing is left to draw. The first burst only
+    /// draws, so that the first token comes as soon as it can.
+    async fn submit_ahead(&mut self, generation: &mut Generation) -> Result<()> {
+        while self.in_flight.len() < self.backend.max_in_flight() {
+            let (first, position, steps) = match generation.submitted {
+                0 => (First::FromLogits, generation.prompt.len(), 1),
+                n => {
+                    let position = generation.prompt.len() + n - 1;
+                    let left = generation.options.max_tokens - n;
+                    let room = self.info.n_ctx - position;
+                    (First::FromState, position, generation.options.burst.min(left).min(room))
+                }
+            };
+            if steps == 0 {
+                break;
+            }
+            let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
+            let burst = Burst { first, position, steps, sampling: &generation.sampling, stop_ids };
+            let burst = self.backend.submit_burst(burst).await?;
+            self.in_flight.push_back(burst);
+            generation.submitted += steps;
+        }
+        Ok(())
     }
 
-    /// Takes drawn ids up to the first stop and decides whether the answer has ended.
-    fn accept(&mut self, generation: &mut Generation, ids: Vec<u32>, fed: usize) -> Piece {
+    /// Takes drawn ids up to the first stop and decides whether the answer has ended. A token was fed when the one after it
+    /// has been drawn.
+    fn accept(&mut self, generation: &mut Generation, ids: &[u32]) -> Piece {
         let mut piece = Piece::default();
-        for (i, &id) in ids.iter().enumerate() {
+        for &id in ids {
+            if generation.drawn > 0 {
+                self.cached.push(generation.last);
+            }
             piece.ids.push(id);
             generation.drawn += 1;
             generation.last = id;
-            let reason = self.stop_reason(generation, id, &mut piece.text);
-            if i < fed {
-                self.cached.push(id);
-            }
-            if let Some(reason) = reason {
+            if let Some(reason) = self.stop_reason(generation, id, &mut piece.text) {
                 self.end(generation, reason, &mut piece);
                 break;
             }
@@ -303,7 +339,8 @@ impl Engine {
         }
     }
 
-    fn end(&self, generation: &mut Generation, stop_reason: StopReason, piece: &mut Piece) {
+    fn end(&mut self, generation: &mut Generation, stop_reason: StopReason, piece: &mut Piece) {
+        self.in_flight.clear();
         if stop_reason != StopReason::StopString {
             let (text, met) = generation.stop.push(&generation.decoder.finish());
             piece.text.push_str(&text);

@@ -1,5 +1,6 @@
 //! From a source of bytes to a running engine.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::any_backend::AnyBackend;
@@ -59,22 +60,20 @@ impl Engine {
     pub async fn load_file(file: GgufFile, mut options: LoadOptions) -> Result<Engine> {
         let model = Model::open(&file).await?;
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
-        let template = ChatTemplate::from_metadata(&file.header.metadata)?;
+        let template = ChatTemplate::from_metadata(&file.header.metadata).map_err(|error| error.to_string());
         let n_ctx = context_size(&model, options.n_ctx)?;
-        let device = choose_device(&options, &model).await?;
+        let mut device = choose_device(&options, &model).await?;
         let mut progress = options.progress.take().unwrap_or_else(|| Box::new(|_| {}));
-        let plan = Arc::new(model.plan.clone());
-        let backend = match &device.gpu {
-            None => {
-                let mut weights = CpuWeights::default();
-                load_weights(&file, &model.weights, &mut weights, &mut *progress, &options.cancel).await?;
-                AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, n_ctx)))
-            }
-            Some(gpu) => {
-                let mut weights = GpuWeights::new(gpu);
-                load_weights(&file, &model.weights, &mut weights, &mut *progress, &options.cancel).await?;
-                AnyBackend::Gpu(Box::new(GpuBackend::new(gpu, plan, weights, n_ctx).await?))
-            }
+        let mut job = Job { file: &file, model: &model, n_ctx, progress: &mut *progress, cancel: &options.cancel };
+        let backend = match device.gpu.take() {
+            None => job.on_cpu().await?,
+            Some(gpu) => match job.on_gpu(&gpu).await {
+                Err(error) if options.backend == BackendChoice::Auto && is_lack_of_room(&error) => {
+                    device = Device::cpu(Some(error.to_string()));
+                    job.on_cpu().await?
+                }
+                loaded => loaded?,
+            },
         };
         let info = Info {
             name: model_name(&file),
@@ -89,8 +88,47 @@ impl Engine {
             n_ctx,
             n_vocab: model.plan.n_vocab,
         };
-        Ok(Engine { model, tokenizer, template, backend, info, cached: Vec::new() })
+        Ok(Engine {
+            model,
+            tokenizer,
+            template,
+            backend,
+            info,
+            cached: Vec::new(),
+            in_flight: VecDeque::new(),
+            generations: 0,
+        })
     }
+}
+
+/// The weights' way to a backend.
+struct Job<'a> {
+    file: &'a GgufFile,
+    model: &'a Model,
+    n_ctx: usize,
+    progress: &'a mut ProgressFn<'static>,
+    cancel: &'a CancelToken,
+}
+
+impl Job<'_> {
+    async fn on_cpu(&mut self) -> Result<AnyBackend> {
+        let mut weights = CpuWeights::default();
+        load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
+        let plan = Arc::new(self.model.plan.clone());
+        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx))))
+    }
+
+    async fn on_gpu(&mut self, gpu: &Gpu) -> Result<AnyBackend> {
+        let mut weights = GpuWeights::new(gpu);
+        load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
+        let plan = Arc::new(self.model.plan.clone());
+        Ok(AnyBackend::Gpu(Box::new(GpuBackend::new(gpu, plan, weights, self.n_ctx).await?)))
+    }
+}
+
+/// Whether a device refused a model for its size.
+fn is_lack_of_room(error: &Error) -> bool {
+    matches!(error, Error::OutOfDeviceMemory { .. } | Error::ContextFull { .. })
 }
 
 struct Device {

@@ -28,7 +28,9 @@ pub use floor::Floor;
 pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use load::{BackendChoice, LoadOptions};
 
-use any_backend::AnyBackend;
+use std::collections::VecDeque;
+
+use any_backend::{AnyBackend, InFlight};
 use backend::{Backend, Counters};
 
 use crate::chat::{ChatTemplate, Message, RenderOptions};
@@ -67,11 +69,16 @@ pub struct Info {
 pub struct Engine {
     model: Model,
     tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
+    /// The file's template, if any, or why it cannot be used.
+    template: Result<Option<ChatTemplate>, String>,
     backend: AnyBackend,
     info: Info,
     /// Tokens whose keys and values are in the cache, first position first.
     cached: Vec<u32>,
+    /// Bursts submitted and not yet read, oldest first.
+    in_flight: VecDeque<InFlight>,
+    /// Generations started so far; only the last may go on.
+    generations: u64,
 }
 
 impl Engine {
@@ -97,7 +104,7 @@ impl Engine {
 
     /// Whether the file has a chat template.
     pub fn has_chat_template(&self) -> bool {
-        self.template.is_some()
+        matches!(self.template, Ok(Some(_)))
     }
 
     /// Token ids of a conversation, rendered by the file's own template, ready for the assistant's answer.
@@ -105,10 +112,12 @@ impl Engine {
     /// # Errors
     /// [`Error::Template`] where the file has no template or it refuses the messages.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
-        let template = self
-            .template
-            .as_ref()
-            .ok_or_else(|| Error::Template { reason: "the file has none; use a raw prompt".into() })?;
+        let unusable = |reason: &str| Error::Template { reason: format!("{reason}; use a raw prompt") };
+        let template = match &self.template {
+            Ok(Some(template)) => template,
+            Ok(None) => return Err(unusable("the file has none")),
+            Err(reason) => return Err(unusable(reason)),
+        };
         let text = template.render(messages, &RenderOptions::default())?;
         Ok(self.tokenizer.encode_chat(&text))
     }
@@ -118,8 +127,9 @@ impl Engine {
         self.tokenizer.encode_prompt(text)
     }
 
-    /// Forgets every token in the cache.
+    /// Forgets every token in the cache; a generation under way ends.
     pub fn clear(&mut self) {
+        self.supersede();
         self.cached.clear();
     }
 

@@ -6,7 +6,7 @@ use super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::burst::MAX_IN_FLIGHT;
 use super::device::Gpu;
 use super::floor;
-use super::ops::{Lowering, PlanBuffer};
+use super::ops::{Lowering, PlanBuffer, partials_bytes};
 use super::params::State;
 use super::pipelines::PREFILL_TILE;
 use super::readback::{self, StagingPool};
@@ -190,7 +190,8 @@ fn prefill_rows(gpu: &Gpu, plan: &Plan, n_ctx: usize) -> usize {
     let widest = widths.map(|(_, shape)| match shape {
         Shape::F32 { width } | Shape::Q8 { width } => *width,
     });
-    let fitting = MAX_CHUNK_BYTES / (4 * widest.max().unwrap_or(1));
+    let row_bytes = (4 * widest.max().unwrap_or(1)).max(partials_bytes(&plan.body, CHUNK, n_ctx) as usize / CHUNK);
+    let fitting = MAX_CHUNK_BYTES / row_bytes;
     let wanted = if gpu.is_software() { SOFTWARE_CHUNK } else { CHUNK };
     let tile = PREFILL_TILE as usize;
     wanted.min(n_ctx.next_multiple_of(tile)).min(fitting / tile * tile).max(tile)

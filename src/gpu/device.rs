@@ -97,7 +97,6 @@ impl Gpu {
         let (device, queue) = adapter
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("blueshift"),
-                required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
                 required_limits: required_limits(&adapter.limits()),
                 ..Default::default()
             })

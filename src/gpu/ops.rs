@@ -119,7 +119,8 @@ fn max_units(window: Option<usize>, rows: usize, n_ctx: usize) -> usize {
     window.map_or(all, |w| all.min(w / PAGE / per_unit + 2))
 }
 
-fn partials_bytes(ops: &[Op], rows: usize, n_ctx: usize) -> u64 {
+/// Bytes of attention's partial results for `rows` rows, for the widest layer.
+pub(crate) fn partials_bytes(ops: &[Op], rows: usize, n_ctx: usize) -> u64 {
     let bytes = |op: &Op| match op {
         Op::Attention { heads, .. } => {
             rows * max_units(heads.window, rows, n_ctx) * heads.n_heads * (heads.head_dim + 2) * 4

@@ -46,7 +46,7 @@ impl Sequence {
         let identity: Vec<u32> = (0..n_pages as u32).collect();
         let mut cache = Vec::new();
         for shape in &plan.layers {
-            let bytes = (n_pages * shape.page_len() * 2) as u64;
+            let bytes = n_pages as u64 * shape.page_len() as u64 * 2;
             if bytes > gpu.max_binding() {
                 let limit = (gpu.max_binding() as usize / (shape.page_len() * 2)) * PAGE;
                 return Err(Error::ContextFull { needed: n_ctx, limit });

@@ -40,6 +40,7 @@ pub struct Config {
 /// Upper bounds that keep a damaged file from asking for absurd sizes.
 const MAX_LAYERS: usize = 1024;
 const MAX_WIDTH: usize = 1 << 20;
+const MAX_CONTEXT: usize = 1 << 30;
 
 impl Config {
     /// Reads and checks the hyper-parameters of `header`.
@@ -59,12 +60,12 @@ impl Config {
             head_dim,
             n_ffn: keys.width("feed_forward_length")?,
             n_vocab: header.require("token_embd.weight")?.rows(),
-            n_ctx_train: keys.bounded("context_length", 1..=1 << 30)?,
+            n_ctx_train: keys.bounded("context_length", 1..=MAX_CONTEXT)?,
             eps: meta.f32(&keys.name("attention.layer_norm_rms_epsilon"))?,
             rope_theta: meta.opt_f32(&keys.name("rope.freq_base"))?.unwrap_or(10_000.0) as f64,
             n_rot: keys.opt("rope.dimension_count")?.unwrap_or(head_dim),
             rope_factor: keys.rope_factor()?,
-            window: keys.opt("attention.sliding_window")?.filter(|w| *w > 0),
+            window: keys.opt("attention.sliding_window")?.filter(|w| *w > 0).map(|w| w.min(MAX_CONTEXT)),
             architecture: architecture.clone(),
         };
         config.check(&keys)?;
@@ -151,8 +152,17 @@ impl Keys<'_> {
         let kind = self.name("rope.scaling.type");
         let factor = self.meta.opt_f32(&self.name("rope.scaling.factor"))?;
         match self.meta.opt_str(&kind)? {
-            None | Some("none") => Ok(1.0),
-            Some("linear") => Ok(factor.filter(|f| *f > 0.0).unwrap_or(1.0) as f64),
+            Some("none") => Ok(1.0),
+            // A factor of 0 stands for none, and a factor without a type for linear scaling, as llama.cpp reads them.
+            None | Some("linear") => match factor {
+                None | Some(0.0) => Ok(1.0),
+                Some(f) if f > 0.0 => Ok(f as f64),
+                Some(f) => Err(Error::BadValue {
+                    key: self.name("rope.scaling.factor"),
+                    found: f.to_string(),
+                    expected: "a positive number".into(),
+                }),
+            },
             Some(other) => Err(Error::BadValue {
                 key: kind,
                 found: format!("{other:?}"),

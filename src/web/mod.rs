@@ -88,7 +88,7 @@ impl Model {
     ///
     /// # Errors
     /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
-    pub fn start(&self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
+    pub fn start(&mut self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
         let ids = match json::read(prompt)? {
             json::Prompt::Chat { messages } => self.engine.chat_prompt(&messages).map_err(to_js)?,
             json::Prompt::Raw { text } => self.engine.raw_prompt(&text),

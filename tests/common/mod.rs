@@ -17,7 +17,7 @@ pub(crate) fn model_folders() -> Vec<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models");
-    set.into_iter().chain([here]).chain(cache.or(home).map(|cache| cache.join("blueshift"))).collect()
+    set.into_iter().chain([here]).chain(cache.or(home).map(|cache| cache.join("blueshift/models"))).collect()
 }
 
 /// The path of a model file. Where it is absent the test is to return early: a line says that it is ignored; under CI

@@ -34,16 +34,16 @@ export function launch(adapter) {
 export const PATIENCE = 15 * 60 * 1000;
 
 /**
- * Starts a server and a browser before the file's tests and stops them after. The returned object then has `address`
+ * Starts a server (`start` gives its address and how to stop it) and a browser before the file's tests and stops them after. The returned object then has `address`
  * and `open(path)`, which gives a fresh page; its console and errors are shown.
  */
-export function withBrowser() {
+export function withBrowser(start = startServer) {
   const context = {};
   let server;
   let browser;
   before(async () => {
     requireFiles();
-    server = await startServer();
+    server = await start();
     browser = await launch('sw');
     context.address = server.address;
     context.open = async (path) => {

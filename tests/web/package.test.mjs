@@ -113,9 +113,19 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
       notGguf: await failure(blueshift.load(new Blob(['this is no model, only a sentence']))),
       missing: await failure(blueshift.load('/models/none.gguf', { backend: 'cpu' })),
       long: await failure(model.generate('word '.repeat(200), { raw: true }).result),
-      topP: await failure(model.generate('a', { raw: true, topP: 2 }).result),
-      topK: thrown(() => model.generate('a', { topK: 0.5 })),
-      maxTokens: thrown(() => model.generate('a', { maxTokens: 0 })),
+      topP: await failure(model.generate('a', { raw: true, topP: 1e-60 }).result),
+      refused: [
+        { maxTokens: 0 }, { maxTokens: 2 ** 32 }, { maxTokens: 1.5 }, { seed: -1 }, { seed: 2 ** 53 }, { temperature: NaN },
+        { temperature: Infinity }, { temperature: -1 }, { temperature: '1' }, { stop: 3 }, { stop: [''] }, { stop: [1] },
+        { topK: 0.5 }, { topP: 2 }, { minP: NaN }, { repeatPenalty: 0 }, { logitBias: { x: 1 } }, { logitBias: { 1: 1e9 } },
+        { suppress: [-1] }, { suppress: 1 },
+      ].map((options) => thrown(() => model.generate('a', options))),
+      accepted: await outcome(model.generate('a', { maxTokens: 1, stop: 'zz' }).result),
+      contextLength: await outcome(blueshift.load(url, { contextLength: 2 ** 32 })),
+      address: await outcome(blueshift.load('http://:x/')),
+      backend: await outcome(blueshift.load(url, { backend: 'gpu' })),
+      unsendable: await outcome(model.generate([{ role: 'user', content: 'a', extra: () => {} }]).result),
+      after: await outcome(model.tokenize('a')),
       rawMessages: thrown(() => model.generate([{ role: 'user', content: 'a' }], { raw: true })),
     };
   `);
@@ -124,9 +134,23 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
   assert.equal(got.missing.code, 'Http');
   assert.equal(got.long.code, 'ContextFull');
   assert.equal(got.topP.code, 'BadOption');
-  assert.equal(got.maxTokens, 'BadArgument');
-  assert.equal(got.topK, 'BadArgument');
+  assert.deepEqual(got.refused, got.refused.map(() => 'BadArgument'));
+  assert.equal(got.accepted, 'resolved');
+  assert.deepEqual([got.contextLength, got.address, got.backend, got.unsendable], Array(4).fill('BadArgument'));
+  assert.equal(got.after, 'resolved');
   assert.equal(got.rawMessages, 'BadArgument');
+});
+
+test('a worker of the page loads by an address relative to its own', options, async () => {
+  const page = await browser.open('blank');
+  const body = "import { load } from './index.js'; load('../models/none.gguf').catch((error) => postMessage(error.message));";
+  await page.route('**/own-worker.js', (route) => route.fulfill({ contentType: 'text/javascript', body }));
+  const message = await page.evaluate(() => {
+    const worker = new Worker('/blueshift/own-worker.js', { type: 'module' });
+    return new Promise((resolve) => (worker.onmessage = ({ data }) => resolve(data)));
+  });
+  assert.ok(message.includes(`${browser.address}models/none.gguf`), message);
+  await page.close();
 });
 
 test('a worker that cannot start rejects the load', options, async () => {

@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { PATIENCE, waitForAdapter, withBrowser } from './browser.mjs';
+import { startOwnServer } from './own-server.mjs';
 import { commandLine, models, smollm2 } from './places.mjs';
 
 const PROMPT = 'What is the capital of France?';
 const N_TOKENS = 16;
-const browser = withBrowser();
+const browser = withBrowser(startOwnServer);
 
 /** What the native program writes on its CPU backend. */
 function referenceText() {
@@ -22,15 +23,25 @@ function referenceText() {
 async function chat(page) {
   await page.fill('#max-tokens', String(N_TOKENS));
   await page.fill('#prompt', PROMPT);
+  await watchAnswer(page);
   await page.click('#send');
   await page.waitForSelector('#output:not(.writing)', { state: 'attached' });
   assert.doesNotMatch(await page.getAttribute('#status', 'class') ?? '', /error/, await page.textContent('#status'));
   return page.textContent('#output');
 }
 
+/** Collects in the page the lengths that the answer passes through. */
+function watchAnswer(page) {
+  return page.evaluate(() => {
+    const lengths = (globalThis.answerLengths = new Set());
+    const note = () => lengths.add(document.querySelector('#output.writing')?.textContent.length ?? 0);
+    new MutationObserver(note).observe(document.getElementById('messages'), { childList: true, subtree: true, characterData: true });
+  });
+}
+
 for (const backend of ['cpu', 'wgpu']) {
   test(`the page on ${backend} writes what the command line writes`, { timeout: PATIENCE }, async () => {
-    const page = await browser.open('blank');
+    const page = await browser.open('');
     if (backend === 'wgpu') await waitForAdapter(page);
     await page.goto(`${browser.address}?model=models/${smollm2}&backend=${backend}`);
     await page.waitForSelector('#prompt, #status.error', { state: 'visible' });
@@ -40,6 +51,9 @@ for (const backend of ['cpu', 'wgpu']) {
     assert.notEqual(await page.textContent('#adapter'), '');
     await page.evaluate(() => (document.getElementById('settings').open = true));
     assert.equal(await chat(page), referenceText());
+    const lengths = await page.evaluate(() => [...globalThis.answerLengths].filter((length) => length > 0));
+    assert.ok(lengths.length > 2, `the answer came in ${lengths.length} steps, expected more than 2`);
+    if (backend === 'wgpu') assert.ok(await page.isHidden('#notice'), await page.textContent('#notice'));
     assert.match(await page.textContent('#tps'), /tokens\/s$/);
     assert.match(await page.textContent('#ttft'), /s$/);
     await page.close();
@@ -52,6 +66,17 @@ test('a file that is no model is refused in plain words', { timeout: PATIENCE },
   await page.waitForSelector('#status.error');
   assert.match(await page.textContent('#status'), /not a GGUF file/);
   assert.ok(await page.isVisible('#picker'));
+  // The same file once more is read once more.
+  await page.evaluate(() => (document.getElementById('status').className = ''));
+  await page.setInputFiles('#file', { name: 'x.gguf', mimeType: '', buffer: Buffer.from('this is no model at all') });
+  await page.waitForSelector('#status.error');
+  await page.close();
+});
+
+test('an address with a bare percent sign is asked for', { timeout: PATIENCE }, async () => {
+  const page = await browser.open('?model=models/100%25.gguf&backend=cpu');
+  await page.waitForSelector('#status.error');
+  assert.match(await page.textContent('#status'), /could not be downloaded/);
   await page.close();
 });
 

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
-const root = resolve(import.meta.dirname, '../..');
+export const root = resolve(import.meta.dirname, '../..');
 const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
 const target = resolve(root, process.env.CARGO_TARGET_DIR ?? 'target');
 

@@ -1,6 +1,7 @@
 // Runs the browser tests one file after another, with node's own test runner.
 //   node tests/web/run.mjs [FILE...]
-// Environment: CHROME (browser), BLUESHIFT_MODELS (folder of models), BLUESHIFT_BIN (the command line program).
+// Environment: CHROME (browser), BLUESHIFT_MODELS (folder of models), BLUESHIFT_BIN (the command line program),
+// BLUESHIFT_XTASK (the built xtask program).
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';

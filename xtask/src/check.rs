@@ -12,14 +12,15 @@ use crate::{system, web};
 /// A check's name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 10] = [
-    ("programs from outside", system::install_missing),
+const STEPS: [Step; 11] = [
+    ("programs from outside", || system::install_missing(&system::FOR_TESTS)),
     ("models", fetch_models),
     ("format", format),
     ("lints, native", lint_native),
     ("lints, wasm", lint_wasm),
     ("documentation", document),
     ("tests, native", test_native),
+    ("tests, wasm", test_wasm),
     ("command line", build_command_line),
     ("web build", || web::build(web::Profile::Release)),
     ("tests, browser", test_browser),
@@ -67,8 +68,8 @@ fn lint_native() -> Result<()> {
 fn lint_wasm() -> Result<()> {
     web::install_target()?;
     let mut clippy = cargo();
-    clippy.args(["clippy", "--package", "blueshift", "--lib", "--no-default-features"]);
-    clippy.args(["--target", "wasm32-unknown-unknown", "--", "-D", "warnings"]);
+    clippy.args(["clippy", "--package", "blueshift", "--lib", "--test", "wasm", "--no-default-features"]);
+    clippy.args(["--target", web::TARGET, "--", "-D", "warnings"]);
     run(web::wasm_env(&mut clippy))
 }
 
@@ -82,6 +83,17 @@ fn test_native() -> Result<()> {
     run(with_test_environment(test.args(["test", "--workspace", "--no-fail-fast"]))?)
 }
 
+/// The library's tests in a headless Chromium, with wasm-bindgen's own runner.
+fn test_wasm() -> Result<()> {
+    let mut test = cargo();
+    test.args(["test", "--package", "blueshift", "--no-default-features", "--target", web::TARGET, "--test", "wasm"]);
+    test.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", web::test_runner()?);
+    test.env("CHROMEDRIVER", system::chromedriver().context("chromedriver is missing")?);
+    // Seconds. The software adapter compiles shaders slowly.
+    test.env("WASM_BINDGEN_TEST_TIMEOUT", "600").env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
+    run(web::wasm_env(&mut test))
+}
+
 fn build_command_line() -> Result<()> {
     run(cargo().args(["build", "--package", "blueshift", "--bin", "blueshift"]))
 }
@@ -91,6 +103,7 @@ fn test_browser() -> Result<()> {
     let mut node = Command::new("node");
     node.current_dir(root()).arg("tests/web/run.mjs");
     node.env("BLUESHIFT_BIN", crate::run::target_dir().join("debug").join(binary_name()));
+    node.env("BLUESHIFT_XTASK", std::env::current_exe()?);
     if let Some(chromium) = system::chromium() {
         node.env("CHROME", chromium);
     }

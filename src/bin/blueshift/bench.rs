@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Runs; medians are reported.
     #[arg(long, default_value_t = 5)]
     reps: usize,
-    /// Tokens drawn between two reads of the device.
+    /// Tokens a submit draws.
     #[arg(long, default_value_t = 16)]
     burst: usize,
     /// Print JSON.

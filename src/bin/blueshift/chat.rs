@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use anyhow::Result;
 use blueshift::chat::Message;
+use blueshift::engine::Engine;
 use clap::Args as ClapArgs;
 
 use crate::open::{ModelArgs, load};
@@ -48,11 +49,22 @@ pub(crate) fn main(args: Args) -> Result<()> {
             "/new" => messages.clone_from(&beginning),
             text => {
                 messages.push(Message::new("user", text));
-                let prompt = engine.chat_prompt(&messages)?;
-                let said = answer(&mut engine, &prompt, args.sampling.options(args.n), print_now)?;
-                println!();
-                messages.push(Message::new("assistant", said.text));
+                match reply(&mut engine, &messages, &args) {
+                    Ok(said) => messages.push(Message::new("assistant", said)),
+                    Err(error) => {
+                        eprintln!("blueshift: {error:#}");
+                        messages.pop();
+                    }
+                }
             }
         }
     }
+}
+
+/// Prints the answer as it comes and returns it.
+fn reply(engine: &mut Engine, messages: &[Message], args: &Args) -> Result<String> {
+    let prompt = engine.chat_prompt(messages)?;
+    let said = answer(engine, &prompt, args.sampling.options(args.n), print_now)?;
+    println!();
+    Ok(said.text)
 }

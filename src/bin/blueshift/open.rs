@@ -43,10 +43,7 @@ async fn source(model: &str) -> blueshift::Result<Source> {
 
 /// Opens a model's files: siblings of a first shard are found beside it.
 pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
-    let base = model.rfind('/').map_or("", |at| &model[..=at]);
-    let sibling = async |name: &str| source(&format!("{base}{name}")).await;
-    let open = async { gguf::open_with(source(model).await?, sibling).await };
-    Ok(pollster::block_on(open)?)
+    Ok(pollster::block_on(async { gguf::open(source(model).await?).await })?)
 }
 
 /// Loads a model with a progress bar on a terminal.

@@ -46,8 +46,8 @@ pub(crate) struct SamplingArgs {
     /// Text that ends the answer; may be given several times.
     #[arg(long)]
     stop: Vec<String>,
-    /// Tokens drawn between two reads of the device.
-    #[arg(long, default_value_t = 4)]
+    /// Tokens a submit draws.
+    #[arg(long, default_value_t = 1)]
     burst: usize,
 }
 

@@ -3,6 +3,8 @@
 mod gemma3;
 mod llama;
 
+use std::collections::HashSet;
+
 use super::config::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
@@ -29,9 +31,25 @@ const ARCHITECTURES: [(&str, Build); 2] = [("llama", llama::build), ("gemma3", g
 /// The weights and the plan of a file.
 pub fn build(context: Context<'_>) -> Result<(Weights, Plan)> {
     let name = &context.config.architecture;
-    match ARCHITECTURES.iter().find(|(known, _)| known == name) {
-        Some((_, build)) => build(context),
-        None => Err(unsupported(name)),
+    let Some((_, build)) = ARCHITECTURES.iter().find(|(known, _)| known == name) else {
+        return Err(unsupported(name));
+    };
+    let (weights, plan) = build(context)?;
+    refuse_unused(context.header, &weights)?;
+    Ok((weights, plan))
+}
+
+/// A layer's tensor that the plan does not read means that the plan is not the model's: its answers would be wrong.
+fn refuse_unused(header: &Header, weights: &Weights) -> Result<()> {
+    let used: HashSet<&str> = weights.iter().flat_map(|(_, desc)| &desc.tensors).map(|t| t.name.as_str()).collect();
+    let mut unused = header.tensors().iter().filter(|t| t.name.starts_with("blk.") && !used.contains(t.name.as_str()));
+    match unused.next() {
+        None => Ok(()),
+        Some(info) => Err(Error::BadTensor {
+            tensor: info.name.clone(),
+            found: "a tensor that this architecture is not known to have".into(),
+            expected: "only tensors that its layers use".into(),
+        }),
     }
 }
 
