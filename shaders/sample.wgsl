@@ -14,19 +14,6 @@ const DRAW_STREAM: u32 = 0u;
 // [ceil(n_vocab / 1024)]: order key, token id
 @group(0) @binding(3) var<storage, read_write> partials: array<vec2<u32>>;
 
-// Orders floats as numbers; NaN gives 0, the lowest; the zeros are equal.
-fn order_key(value: f32) -> u32 {
-    let bits = bitcast<u32>(value);
-    let magnitude = bits & 0x7fffffffu;
-    if magnitude > 0x7f800000u {
-        return 0u;
-    }
-    if magnitude == 0u {
-        return 0x80000000u;
-    }
-    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
-}
-
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let first = (group.x * LANES + lane) * 4u;

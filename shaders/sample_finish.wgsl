@@ -14,6 +14,8 @@ const LANES: u32 = 256u;
 @group(0) @binding(3) var<storage, read_write> tokens: array<u32>;
 // Drawn tokens by step.
 @group(0) @binding(4) var<storage, read_write> ring: array<u32>;
+// Tokens by position, [n_ctx + 1].
+@group(0) @binding(5) var<storage, read_write> history: array<u32>;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(local_invocation_index) lane: u32) {
@@ -27,6 +29,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         ring[state.step] = winner.y;
         state.step += 1u;
         state.position += state.fed;
+        history[state.position] = winner.y;
         state.fed = 1u;
     }
 }

@@ -49,6 +49,13 @@ fn run_prints_one_json_object() {
     let drawn = run(&["--temp", "1.5", "--seed", "3"]);
     assert_eq!(run(&["--temp", "1.5", "--seed", "3", "--burst", "5"])["ids"], drawn["ids"]);
     assert_ne!(run(&["--temp", "1.5", "--seed", "4"])["ids"], drawn["ids"]);
+    let narrow = ["--temp", "1.5", "--seed", "3", "--top-k", "1", "--top-p", "0.9", "--min-p", "0.1"];
+    assert_eq!(run(&narrow)["ids"], answer["ids"], "one candidate is greedy");
+    let first = answer["ids"][0].to_string();
+    let banned = run(&["--logit-bias", &format!("{first}=-inf"), "--repeat-penalty", "1.2"]);
+    assert!(!banned["ids"].as_array().unwrap().contains(&answer["ids"][0]));
+    let penalised = run(&["--frequency-penalty", "2", "--presence-penalty", "2", "--penalty-window", "16"]);
+    assert!(penalised["ids"].is_array());
 }
 
 #[test]

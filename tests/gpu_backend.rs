@@ -14,7 +14,7 @@ use blueshift::model::load::{CancelToken, load_weights};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 
-const DRAWN: Sampling = Sampling { temperature: 0.8, seed: 42 };
+static DRAWN: Sampling = Sampling::new(0.8, 42);
 
 /// A micro model with a cache of `n_ctx` positions; where there is no device the test is ignored, but fails under CI.
 async fn micro_backend(n_ctx: usize) -> Option<GpuBackend> {
@@ -44,7 +44,7 @@ fn bad_requests_are_errors() {
         assert!(matches!(backend.head(1).await, Err(Error::BadOption { .. })));
         backend.feed(&[1, 2], 62).await.unwrap();
         backend.head(1).await.unwrap();
-        let burst = |first, steps| Burst { first, position: 64, steps, sampling: DRAWN, stop_ids: &[] };
+        let burst = |first, steps| Burst { first, position: 64, steps, sampling: &DRAWN, stop_ids: &[] };
         assert!(matches!(backend.burst(burst(First::Token(1), 1)).await, Err(Error::ContextFull { .. })));
         assert_eq!(backend.burst(burst(First::FromLogits, 1)).await.unwrap().len(), 1);
     });
@@ -53,9 +53,15 @@ fn bad_requests_are_errors() {
 /// Bursts in flight one behind the other give what awaited ones give; a discarded one leaves no trace.
 #[test]
 fn bursts_overlap() {
+    overlap(Sampling::new(0.8, 42));
+    overlap(Sampling { repeat_penalty: 1.4, presence_penalty: 0.5, top_k: 50, ..Sampling::new(1.5, 42) });
+}
+
+fn overlap(sampling: Sampling) {
     pollster::block_on(async {
         let Some(mut backend) = micro_backend(64).await else { return };
-        let burst = |first, position, steps| Burst { first, position, steps, sampling: DRAWN, stop_ids: &[] };
+        let sampling = &sampling;
+        let burst = |first, position, steps| Burst { first, position, steps, sampling, stop_ids: &[] };
         backend.feed(&[1, 2, 3], 0).await.unwrap();
         backend.head(2).await.unwrap();
         let wanted = backend.burst(burst(First::FromLogits, 3, 9)).await.unwrap();

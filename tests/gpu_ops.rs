@@ -2,7 +2,7 @@
 
 mod common;
 
-use blueshift::gpu::cases::run_case_tables;
+use blueshift::gpu::cases::{run_case_tables, run_random_settings};
 use blueshift::gpu::{Gpu, shader_sources};
 
 /// The device; where there is none the test is ignored, but fails under CI.
@@ -39,4 +39,22 @@ fn devices_give_the_twins_bits() {
     let results = pollster::block_on(run_case_tables(&gpu)).expect("the device runs every case");
     let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
     assert!(failures.is_empty(), "{} of {} cases: {failures:#?}", failures.len(), results.len());
+}
+
+/// Thousands of draws with random settings, on vocabularies from one workgroup's share to the largest in use.
+#[test]
+fn draws_are_the_twins() {
+    let Some(gpu) = device() else { return };
+    let table = [(2, 100), (128, 1500), (1000, 800), (4099, 400), (49152, 48), (151_936, 24), (262_144, 16)];
+    let mut results = Vec::new();
+    pollster::block_on(run_random_settings(&gpu, &table, &mut results)).expect("the device runs every case");
+    assert_eq!(results.len(), 2888);
+    let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases: {:#?}",
+        failures.len(),
+        results.len(),
+        &failures[..failures.len().min(5)]
+    );
 }

@@ -108,6 +108,48 @@ fn odd_shapes() {
     compare_micro("float head over quantised layers", &mixed, 9);
 }
 
+/// Settings that adjust and filter, penalties above all: a step must see what the steps before it in its burst drew.
+#[test]
+fn sampling_settings_in_bursts_of_any_length() {
+    if !common::has_adapter() {
+        return;
+    }
+    let bytes = MicroModel::llama(QuantType::Q4_0).bytes();
+    let mut cpu = load(Source::memory("micro", bytes.clone()), BackendChoice::Cpu);
+    let mut gpu = load(Source::memory("micro", bytes), BackendChoice::Wgpu);
+    let ids = some_ids(70, cpu.info().n_vocab);
+    let base = GenerateOptions { max_tokens: 40, temperature: 1.5, seed: 11, ignore_eos: true, ..Default::default() };
+    let penalties = GenerateOptions {
+        repeat_penalty: 1.5,
+        frequency_penalty: 0.5,
+        presence_penalty: 0.3,
+        penalty_window: 100,
+        ..base.clone()
+    };
+    let plain = generate(&mut cpu, &ids, base.clone());
+    // A suppressed token's bias does not count.
+    let (logit_bias, suppress) = (vec![(plain[0], 30.0), (plain[1], -2.0)], vec![plain[0], 9]);
+    let settings = [
+        GenerateOptions { temperature: 0.0, ..penalties.clone() },
+        // Draws from the last three tokens, and some others.
+        GenerateOptions { presence_penalty: -9.0, penalty_window: 3, ..base.clone() },
+        penalties.clone(),
+        GenerateOptions { top_k: 20, top_p: 0.9, min_p: 0.02, ..penalties.clone() },
+        GenerateOptions { top_p: 0.8, ..base.clone() },
+        GenerateOptions { logit_bias, suppress, ..base },
+    ];
+    for (i, options) in settings.into_iter().enumerate() {
+        let expected = generate(&mut cpu, &ids, GenerateOptions { burst: 1, ..options.clone() });
+        assert_ne!(expected, plain, "settings {i} change the answer");
+        for burst in [1, 5, 16] {
+            let options = GenerateOptions { burst, ..options.clone() };
+            assert_eq!(generate(&mut cpu, &ids, options.clone()), expected, "cpu, burst {burst}, settings {i}");
+            assert_eq!(generate(&mut gpu, &ids, options), expected, "wgpu, burst {burst}, settings {i}");
+        }
+        assert!(i != 5 || !expected.iter().any(|id| [plain[0], 9].contains(id)), "suppressed tokens are never drawn");
+    }
+}
+
 #[test]
 fn long_context_crosses_a_group_of_chunks() {
     if !common::has_adapter() {

@@ -9,11 +9,11 @@ use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use pollster::block_on;
 
-fn counters_of_bursts(temperature: f32, burst: usize, n_bursts: usize) -> Counters {
+fn counters_of_bursts(options: GenerateOptions, n_bursts: usize) -> Counters {
+    let burst = options.burst;
     let source = Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes());
-    let options = LoadOptions { backend: BackendChoice::Wgpu, ..Default::default() };
-    let mut engine = block_on(Engine::load(source, options)).unwrap();
-    let options = GenerateOptions { max_tokens: 1000, temperature, burst, ..Default::default() };
+    let load = LoadOptions { backend: BackendChoice::Wgpu, ..Default::default() };
+    let mut engine = block_on(Engine::load(source, load)).unwrap();
     let mut generation = engine.start(&[1, 2, 3], options).unwrap();
     // The first token and a warm-up burst.
     for _ in 0..2 {
@@ -27,13 +27,17 @@ fn counters_of_bursts(temperature: f32, burst: usize, n_bursts: usize) -> Counte
     engine.counters() - before
 }
 
+fn options(temperature: f32, burst: usize) -> GenerateOptions {
+    GenerateOptions { max_tokens: 1000, temperature, burst, ..Default::default() }
+}
+
 #[test]
 fn a_burst_is_one_submit_one_map_and_four_bytes_a_token() {
     if !common::has_adapter() {
         return;
     }
     for (temperature, burst) in [(0.0, 1), (0.0, 8), (0.8, 8)] {
-        let cost = counters_of_bursts(temperature, burst, 3);
+        let cost = counters_of_bursts(options(temperature, burst), 3);
         let case = format!("T {temperature}, burst {burst}: {cost:?}");
         assert_eq!(cost.submits, 3, "{case}");
         assert_eq!(cost.maps, 3, "{case}");
@@ -42,4 +46,21 @@ fn a_burst_is_one_submit_one_map_and_four_bytes_a_token() {
         assert_eq!(cost.bind_groups_created, 0, "{case}");
         assert_eq!(cost.dispatches % (3 * burst as u64), 0, "{case}: the same dispatches for every token");
     }
+}
+
+#[test]
+fn adjusting_costs_no_dispatch_and_filtering_two() {
+    if !common::has_adapter() {
+        return;
+    }
+    let dispatches = |options: GenerateOptions| {
+        let cost = counters_of_bursts(GenerateOptions { ignore_eos: true, ..options }, 3);
+        assert_eq!([cost.submits, cost.maps, cost.bytes_read], [3, 3, 3 * 8 * 4], "{cost:?}");
+        assert_eq!([cost.buffers_created, cost.bind_groups_created], [0, 0], "{cost:?}");
+        cost.dispatches / 24
+    };
+    let plain = dispatches(options(0.8, 8));
+    assert_eq!(dispatches(GenerateOptions { repeat_penalty: 1.1, ..options(0.8, 8) }), plain);
+    assert_eq!(dispatches(GenerateOptions { suppress: vec![3], ..options(0.0, 8) }), plain);
+    assert_eq!(dispatches(GenerateOptions { top_k: 40, top_p: 0.9, ..options(0.8, 8) }), plain + 2);
 }

@@ -55,6 +55,18 @@ function engineOptions(options: GenerateOptions): EngineOptions {
     maxTokens: count('maxTokens', options.maxTokens ?? 256),
     temperature: number('temperature', options.temperature ?? 0, 0, 100),
     seed: integer('seed', options.seed ?? 0, 0, Number.MAX_SAFE_INTEGER),
+    topK: integer('topK', options.topK ?? 0, 0, 2 ** 32 - 1),
+    topP: number('topP', options.topP ?? 1, 0, 1),
+    minP: number('minP', options.minP ?? 0, 0, 1),
+    repeatPenalty: number('repeatPenalty', options.repeatPenalty ?? 1, 0.01, 100),
+    frequencyPenalty: number('frequencyPenalty', options.frequencyPenalty ?? 0, -100, 100),
+    presencePenalty: number('presencePenalty', options.presencePenalty ?? 0, -100, 100),
+    penaltyWindow: integer('penaltyWindow', options.penaltyWindow ?? 64, 0, 4096),
+    logitBias: Object.entries(options.logitBias ?? {}).map(([id, bias]) => [
+      integer('a token id of logitBias', Number(id), 0, 2 ** 32 - 1),
+      number('a bias of logitBias', bias, -1000, 1000),
+    ]),
+    suppress: [...(options.suppress ?? [])].map((id) => integer('a token id of suppress', id, 0, 2 ** 32 - 1)),
     stop: texts('stop', options.stop ?? []),
   };
 }

@@ -10,6 +10,15 @@ export interface EngineOptions {
   readonly maxTokens: number;
   readonly temperature: number;
   readonly seed: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repeatPenalty: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly penaltyWindow: number;
+  readonly logitBias: readonly (readonly [id: number, bias: number])[];
+  readonly suppress: readonly number[];
   readonly stop: readonly string[];
 }
 

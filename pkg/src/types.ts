@@ -59,6 +59,24 @@ export interface GenerateOptions {
   readonly temperature?: number;
   /** Seed of the random draws, an integer from 0 to 2^53 - 1. Default 0. */
   readonly seed?: number;
+  /** The likeliest tokens kept in a draw; 0 keeps all, 1 takes the likeliest. Default 0. */
+  readonly topK?: number;
+  /** The probability mass kept in a draw, above 0; 1 keeps all. Default 1. */
+  readonly topP?: number;
+  /** The least probability kept in a draw, relative to the largest one; 0 keeps all. Default 0. */
+  readonly minP?: number;
+  /** Divides the positive and multiplies the negative logits of recent tokens; 1 changes nothing. Default 1. */
+  readonly repeatPenalty?: number;
+  /** Subtracted from a logit for each time its token is among the recent ones. Default 0. */
+  readonly frequencyPenalty?: number;
+  /** Subtracted from the logits of recent tokens. Default 0. */
+  readonly presencePenalty?: number;
+  /** How many tokens, those of the prompt included, are recent; at most 4096. Default 64. */
+  readonly penaltyWindow?: number;
+  /** Added to the logits of tokens, by token id: -1000 to 1000. At most 1024 tokens together with `suppress`. */
+  readonly logitBias?: Readonly<Record<number, number>>;
+  /** Token ids that are never generated. */
+  readonly suppress?: readonly number[];
   /** A text or texts that end the generation, none of them empty; they are not part of the result. */
   readonly stop?: string | readonly string[];
   /** Takes a string prompt as it is, without the model's chat template. Default false. */

@@ -156,6 +156,8 @@ pub struct CpuBackend {
     /// Whether the last `feed` used `single`.
     fed_single: bool,
     last_token: u32,
+    /// Tokens by position.
+    history: Vec<u32>,
 }
 
 /// What interpreting an operation needs besides the buffers.
@@ -187,6 +189,7 @@ impl CpuBackend {
             chunk: Buffers::new(&plan, 1),
             fed_single: true,
             last_token: 0,
+            history: Vec::new(),
             machine: Machine { plan, weights, ropes, cache, pool },
         }
     }
@@ -219,6 +222,8 @@ impl CpuBackend {
         if let Some(&id) = tokens.iter().find(|id| **id as usize >= plan.n_vocab) {
             return Err(Error::BadToken { id, n_vocab: plan.n_vocab });
         }
+        self.history.resize(position, 0);
+        self.history.extend(tokens);
         self.fed_single = tokens.len() == 1;
         let buffers = if self.fed_single { &mut self.single } else { &mut self.chunk };
         if buffers.n_rows != tokens.len() {
@@ -245,6 +250,7 @@ impl CpuBackend {
     }
 
     fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+        burst.sampling.check(self.machine.plan.n_vocab)?;
         let mut ids = Vec::with_capacity(burst.steps);
         let mut position = burst.position;
         let mut next = match burst.first {
@@ -258,7 +264,8 @@ impl CpuBackend {
                 self.head_now(0);
                 position += 1;
             }
-            let id = draw(self.logits(), burst.sampling, position as u32);
+            let before = &self.history[..position.min(self.history.len())];
+            let id = draw(self.logits(), burst.sampling, position as u32, before);
             ids.push(id);
             next = Some(id);
             self.last_token = id;

@@ -46,7 +46,7 @@ pub struct Burst<'a> {
     /// Tokens to draw, at least 1.
     pub steps: usize,
     /// How they are drawn.
-    pub sampling: Sampling,
+    pub sampling: &'a Sampling,
     /// Ids after which the result does not matter; a backend may end the burst after one.
     pub stop_ids: &'a [u32],
 }

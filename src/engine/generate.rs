@@ -1,5 +1,7 @@
 //! One request: prefill the prompt, then bursts until something stops it.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Engine;
@@ -19,6 +21,24 @@ pub struct GenerateOptions {
     pub temperature: f32,
     /// Key of the random numbers.
     pub seed: u64,
+    /// The likeliest tokens kept; 0 keeps all, 1 is greedy.
+    pub top_k: u32,
+    /// The probability mass kept, above 0; 1 keeps all.
+    pub top_p: f32,
+    /// The least probability kept, relative to the largest one, 0 to 1; 0 keeps all.
+    pub min_p: f32,
+    /// Divides positive and multiplies negative logits of recent tokens, 0.01 to 100; 1 changes nothing.
+    pub repeat_penalty: f32,
+    /// Subtracted from a logit each time its token is among the recent ones, -100 to 100.
+    pub frequency_penalty: f32,
+    /// Subtracted from the logits of recent tokens, -100 to 100.
+    pub presence_penalty: f32,
+    /// How many tokens, prompt included, are recent: at most 4096.
+    pub penalty_window: usize,
+    /// Token ids, each once, and what is added to their logits, -1000 to 1000. At most 1024 together with `suppress`.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Token ids that are never drawn.
+    pub suppress: Vec<u32>,
     /// Texts that end the answer; not shown.
     pub stop: Vec<String>,
     /// Tokens a submit draws, 1 to 64. A GPU has several submits in flight, so single steps lose no speed.
@@ -35,6 +55,15 @@ impl Default for GenerateOptions {
             max_tokens: 256,
             temperature: 0.0,
             seed: 0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repeat_penalty: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            penalty_window: 64,
+            logit_bias: Vec::new(),
+            suppress: Vec::new(),
             stop: Vec::new(),
             burst: 1,
             chunk: 0,
@@ -52,9 +81,6 @@ impl GenerateOptions {
         if self.max_tokens == 0 {
             return bad("max tokens", "0".into(), "at least 1");
         }
-        if !(0.0..=100.0).contains(&self.temperature) {
-            return bad("temperature", self.temperature.to_string(), "a number from 0 to 100");
-        }
         if !(1..=MAX_BURST).contains(&self.burst) {
             return bad("burst", self.burst.to_string(), "1 to 64");
         }
@@ -62,6 +88,26 @@ impl GenerateOptions {
             return bad("stop", "an empty string".into(), "non-empty strings");
         }
         Ok(())
+    }
+
+    /// How tokens are drawn. A token that is suppressed as well as biased is suppressed.
+    fn sampling(&self) -> Sampling {
+        let suppressed: BTreeSet<u32> = self.suppress.iter().copied().collect();
+        let mut biases = self.logit_bias.clone();
+        biases.retain(|(id, _)| !suppressed.contains(id));
+        biases.extend(suppressed.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+        Sampling {
+            temperature: self.temperature,
+            seed: self.seed,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            penalty_window: self.penalty_window,
+            biases,
+        }
     }
 }
 
@@ -152,10 +198,12 @@ impl Engine {
     /// one before.
     pub fn start(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation> {
         options.check()?;
+        let sampling = options.sampling();
+        sampling.check(self.info.n_vocab)?;
         self.check_tokens(prompt)?;
         self.supersede();
         Ok(Generation {
-            sampling: Sampling { temperature: options.temperature, seed: options.seed },
+            sampling,
             prompt: prompt.to_vec(),
             number: self.generations,
             submitted: 0,
@@ -244,7 +292,7 @@ impl Engine {
                 break;
             }
             let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
-            let burst = Burst { first, position, steps, sampling: generation.sampling, stop_ids };
+            let burst = Burst { first, position, steps, sampling: &generation.sampling, stop_ids };
             let burst = self.backend.submit_burst(burst).await?;
             self.in_flight.push_back(burst);
             generation.submitted += steps;

@@ -11,11 +11,13 @@ use super::params::State;
 use super::pipelines::PREFILL_TILE;
 use super::readback::{self, StagingPool};
 use super::recorder::{Recorder, Step, encoder, submit};
+use super::sampler::{Bound, Chains, rules};
 use super::sequence::{RING, Sequence};
 use super::weights::GpuWeights;
 use crate::engine::backend::{Backend, BackendInfo, Burst, Counters};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Shape};
+use crate::sample::Sampling;
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
 const CHUNK: usize = 256;
@@ -38,6 +40,8 @@ pub(super) struct Decode {
     pub(super) sample: Vec<Step>,
     hidden: PlanBuffer,
     logits: PlanBuffer,
+    /// Draws that are not plain; made when first asked for.
+    chains: Option<Chains>,
 }
 
 /// A model on a GPU.
@@ -54,6 +58,8 @@ pub struct GpuBackend {
     logits_staging: wgpu::Buffer,
     /// Rows of the last feed; one row is the decode instance's.
     pub(super) fed_rows: usize,
+    /// What `sequence.rules` holds.
+    rules: Option<Sampling>,
     /// Counters when the backend was made.
     baseline: Counters,
     // Held for the buffers' sake.
@@ -88,6 +94,7 @@ impl GpuBackend {
             token_staging: StagingPool::new(token_staging),
             logits_staging,
             fed_rows: 1,
+            rules: None,
             baseline,
             _weights: weights,
         })
@@ -110,6 +117,36 @@ impl GpuBackend {
     pub(super) fn write_state(&self, state: State) {
         write(&self.gpu, &self.sequence.state, 0, bytemuck::bytes_of(&state));
     }
+
+    pub(super) fn write_history(&self, tokens: &[u32], position: usize) {
+        write(&self.gpu, &self.sequence.history, (position * 4) as u64, bytemuck::cast_slice(tokens));
+    }
+
+    /// Makes the steps that `sampling` needs and writes its rules, where they are not there yet.
+    pub(super) fn prepare_sampler(&mut self, sampling: &Sampling) -> Result<()> {
+        if sampling.is_plain() {
+            return sampling.check(self.plan.n_vocab);
+        }
+        if self.rules.as_ref() != Some(sampling) {
+            sampling.check(self.plan.n_vocab)?;
+            if self.decode.chains.is_none() {
+                let (logits, token) = (self.decode.logits.f32(), &self.sequence.token);
+                let bound = Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits, token };
+                self.decode.chains = Some(Chains::new(&self.gpu, &bound)?);
+            }
+            write(&self.gpu, &self.sequence.rules, 0, &rules(sampling));
+            self.rules = Some(sampling.clone());
+        }
+        Ok(())
+    }
+
+    /// The steps of one draw, which `prepare_sampler` made.
+    pub(super) fn sample_steps(&self, sampling: &Sampling) -> &[Step] {
+        match &self.decode.chains {
+            Some(chains) if !sampling.is_plain() => chains.steps(sampling),
+            _ => &self.decode.sample,
+        }
+    }
 }
 
 fn decode_instance(
@@ -128,6 +165,7 @@ fn decode_instance(
         sample: lowering.steps(allocator, &plan.sample)?,
         hidden: lowering.buffer(plan.hidden),
         logits: lowering.buffer(plan.logits),
+        chains: None,
     })
 }
 
@@ -184,6 +222,7 @@ impl Backend for GpuBackend {
             _ => (&self.prefill.tokens, &self.prefill.body),
         };
         write(&self.gpu, target, 0, bytemuck::cast_slice(tokens));
+        self.write_history(tokens, position);
         self.write_state(State { position: position as u32, ..State::default() });
         let mut commands = encoder(&self.gpu);
         Recorder::new(&self.gpu, &mut commands).record(body, tokens.len() as u32, position);

@@ -49,7 +49,9 @@ impl GpuBackend {
         if let First::Token(id) = burst.first {
             self.check_tokens(&[id])?;
             write(&self.gpu, &self.sequence.token, 0, &id.to_le_bytes());
+            self.write_history(&[id], burst.position);
         }
+        self.prepare_sampler(burst.sampling)?;
         let Some(staging) = self.token_staging.take() else {
             return Err(Error::BadOption {
                 option: "bursts in flight",
@@ -81,13 +83,14 @@ impl GpuBackend {
 
     fn record_burst(&self, mut recorder: Recorder<'_>, burst: &Burst<'_>) {
         let mut position = burst.position;
+        let sample = self.sample_steps(burst.sampling);
         for step in 0..burst.steps {
             if step > 0 || burst.first != First::FromLogits {
                 recorder.record(&self.decode.body, 1, position);
                 recorder.record(&self.decode.head, 1, position);
                 position += 1;
             }
-            recorder.record(&self.decode.sample, 1, position);
+            recorder.record(sample, 1, position);
         }
     }
 

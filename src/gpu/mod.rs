@@ -15,6 +15,7 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+mod sampler;
 pub mod selftest;
 mod sequence;
 mod tally;

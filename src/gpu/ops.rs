@@ -7,6 +7,7 @@ use super::device::Gpu;
 use super::params::{self, SLOT};
 use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE};
 use super::recorder::{Draft, Grid, Step, visible_units};
+use super::sampler::Bound;
 use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
@@ -22,8 +23,6 @@ const SERIAL_LANES: usize = 64;
 const MAX_HEAD_DIM: usize = 256;
 /// Query heads of one attention workgroup: `HEADS` of the shader.
 const HEADS_A_GROUP: usize = 4;
-/// Logits one sample workgroup looks at.
-pub(crate) const LOGITS_A_GROUP: usize = 1024;
 
 /// A buffer of the plan on the device.
 #[derive(Debug, Clone)]
@@ -399,21 +398,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn sample(&mut self, logits: BufferId) {
-        let sequence = self.sequence;
-        let n_vocab = self.plan.n_vocab;
-        let n_partials = n_vocab.div_ceil(LOGITS_A_GROUP) as u32;
-        let bindings =
-            vec![(1, sequence.state.clone()), (2, self.buffer(logits).f32().clone()), (3, sequence.candidates.clone())];
-        let params = params::Sample { zero: 0, n_vocab: n_vocab as u32 };
-        self.push(Kernel::Sample, params, bindings, Grid::Rows { x: n_partials });
-        let bindings = vec![
-            (1, sequence.state.clone()),
-            (2, sequence.candidates.clone()),
-            (3, self.tokens.clone()),
-            (4, sequence.ring.clone()),
-        ];
-        let params = params::SampleFinish { zero: 0, n_partials };
-        self.push(Kernel::SampleFinish, params, bindings, Grid::Rows { x: 1 });
+        let (sequence, n_vocab, logits) = (self.sequence, self.plan.n_vocab, self.buffer(logits));
+        let bound = Bound { sequence, n_vocab, logits: logits.f32(), token: &self.tokens };
+        self.drafts.extend(bound.plain());
     }
 }
 

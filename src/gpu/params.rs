@@ -135,6 +135,28 @@ params! {
 }
 
 params! {
+    /// Of `sample_adjust`.
+    SampleAdjust {
+        n_vocab: u32,
+    }
+}
+
+params! {
+    /// Of `sample_filter`.
+    SampleFilter {
+        n_vocab: u32,
+        n_partials: u32,
+    }
+}
+
+params! {
+    /// Of `sample_kept`.
+    SampleKept {
+        n_vocab: u32,
+    }
+}
+
+params! {
     /// Of `sample_finish`.
     SampleFinish {
         n_partials: u32,
@@ -190,6 +212,9 @@ mod tests {
                 Kernel::AttentionMerge(_) => AttentionMerge::FIELDS,
                 Kernel::GatedActivation(_) => GatedActivation::FIELDS,
                 Kernel::Sample => Sample::FIELDS,
+                Kernel::SampleAdjust => SampleAdjust::FIELDS,
+                Kernel::SampleFilter => SampleFilter::FIELDS,
+                Kernel::SampleKept => SampleKept::FIELDS,
                 Kernel::SampleFinish => SampleFinish::FIELDS,
                 Kernel::StreamRead => StreamRead::FIELDS,
                 Kernel::Empty => &["zero"],

@@ -78,6 +78,9 @@ pub(crate) enum Kernel {
     AttentionMerge(Output),
     GatedActivation(Output),
     Sample,
+    SampleAdjust,
+    SampleFilter,
+    SampleKept,
     SampleFinish,
     StreamRead,
     Empty,
@@ -90,6 +93,8 @@ const POSITION: &str = include_str!("../../shaders/shared/position.wgsl");
 const TREE256: &str = include_str!("../../shaders/shared/tree256.wgsl");
 const CHUNKS: &str = include_str!("../../shaders/shared/chunks.wgsl");
 const BEST: &str = include_str!("../../shaders/shared/best.wgsl");
+const ORDER: &str = include_str!("../../shaders/shared/order.wgsl");
+const RULES: &str = include_str!("../../shaders/shared/rules.wgsl");
 const EMBED: &str = include_str!("../../shaders/embed.wgsl");
 const RMS_NORM: &str = include_str!("../../shaders/rms_norm.wgsl");
 const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
@@ -101,6 +106,9 @@ const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
 const GATED_ACTIVATION: &str = include_str!("../../shaders/gated_activation.wgsl");
 const SAMPLE: &str = include_str!("../../shaders/sample.wgsl");
+const SAMPLE_ADJUST: &str = include_str!("../../shaders/sample_adjust.wgsl");
+const SAMPLE_FILTER: &str = include_str!("../../shaders/sample_filter.wgsl");
+const SAMPLE_KEPT: &str = include_str!("../../shaders/sample_kept.wgsl");
 const SAMPLE_FINISH: &str = include_str!("../../shaders/sample_finish.wgsl");
 const STREAM_READ: &str = include_str!("../../shaders/stream_read.wgsl");
 const EMPTY: &str = include_str!("../../shaders/empty.wgsl");
@@ -132,6 +140,7 @@ impl Kernel {
     /// Every variant.
     pub(crate) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
+        all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
         all.extend([Kernel::StreamRead, Kernel::Empty]);
         for output in Output::ALL {
             all.push(Kernel::RmsNorm(output));
@@ -159,6 +168,9 @@ impl Kernel {
             Kernel::AttentionMerge(_) => "attention_merge",
             Kernel::GatedActivation(_) => "gated_activation",
             Kernel::Sample => "sample",
+            Kernel::SampleAdjust => "sample_adjust",
+            Kernel::SampleFilter => "sample_filter",
+            Kernel::SampleKept => "sample_kept",
             Kernel::SampleFinish => "sample_finish",
             Kernel::StreamRead => "stream_read",
             Kernel::Empty => "empty",
@@ -194,7 +206,10 @@ impl Kernel {
                 [EXACT, STATE, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
             }
             Kernel::GatedActivation(output) => [EXACT, output.source(), GATED_ACTIVATION].concat(),
-            Kernel::Sample => [EXACT, PHILOX, STATE, BEST, SAMPLE].concat(),
+            Kernel::Sample => [EXACT, PHILOX, STATE, BEST, ORDER, SAMPLE].concat(),
+            Kernel::SampleAdjust => [EXACT, PHILOX, STATE, BEST, ORDER, RULES, SAMPLE_ADJUST].concat(),
+            Kernel::SampleFilter => [EXACT, PHILOX, BEST, ORDER, RULES, SAMPLE_FILTER].concat(),
+            Kernel::SampleKept => [EXACT, PHILOX, STATE, BEST, ORDER, SAMPLE_KEPT].concat(),
             Kernel::SampleFinish => [EXACT, STATE, BEST, SAMPLE_FINISH].concat(),
             Kernel::StreamRead => STREAM_READ.into(),
             Kernel::Empty => EMPTY.into(),

@@ -157,9 +157,9 @@ async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     backend.feed(second, first.len()).await?;
     backend.head(second.len() - 1).await?;
     answer.prompt_logits.extend(backend.read_logits().await?);
-    let drawn = Sampling { temperature: 0.8, seed: 42 };
+    let (greedy, drawn) = (Sampling::GREEDY, Sampling::new(0.8, 42));
     for (first, position, steps, sampling) in
-        [(First::FromLogits, PROMPT, 3, Sampling::GREEDY), (First::FromState, PROMPT + 2, 3, drawn)]
+        [(First::FromLogits, PROMPT, 3, &greedy), (First::FromState, PROMPT + 2, 3, &drawn)]
     {
         answer.ids.extend(backend.burst(Burst { first, position, steps, sampling, stop_ids: &[] }).await?);
     }

@@ -2,8 +2,8 @@
 
 use super::buffers::{Allocator, STORAGE};
 use super::device::Gpu;
-use super::ops::LOGITS_A_GROUP;
 use super::params::State;
+use super::sampler::{LOGITS_A_GROUP, RULES_BYTES};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
 
@@ -23,6 +23,14 @@ pub(crate) struct Sequence {
     pub(crate) ropes: Vec<wgpu::Buffer>,
     /// The best candidates of the sampler's workgroups: order key, token id.
     pub(crate) candidates: wgpu::Buffer,
+    /// What the sampler does to logits.
+    pub(crate) rules: wgpu::Buffer,
+    /// Adjusted logits as order keys, padded to vectors of four with 0.
+    pub(crate) keys: wgpu::Buffer,
+    /// Which keys stay in the draw.
+    pub(crate) border: wgpu::Buffer,
+    /// Tokens by position, the one drawn after the last position included.
+    pub(crate) history: wgpu::Buffer,
     /// Drawn tokens of a submit, by step.
     pub(crate) ring: wgpu::Buffer,
     /// The token the next decode step feeds.
@@ -56,6 +64,10 @@ impl Sequence {
             block_table: allocator.filled("block table", bytemuck::cast_slice(&identity), STORAGE),
             cache,
             candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
+            rules: allocator.buffer("sampler rules", RULES_BYTES as u64, STORAGE),
+            keys: allocator.buffer("sampler keys", (plan.n_vocab * 4) as u64, STORAGE),
+            border: allocator.buffer("sampler border", 8, STORAGE),
+            history: allocator.buffer("history", ((n_ctx + 1) * 4) as u64, STORAGE),
             ring: allocator.buffer("ring", (RING * 4) as u64, STORAGE),
             token: allocator.buffer("token", 4, STORAGE),
             nothing: allocator.buffer("nothing", 16, STORAGE),

@@ -1,68 +1,72 @@
-//! Drawing a token from logits. The rule is a pure function of (logits, seed, position), so every backend draws the same.
+//! Drawing a token from logits. The rule is a pure function of (logits, settings, position, earlier tokens), so every backend draws
+//! the same. docs/numerics.md defines it to the bit.
+
+mod adjust;
+mod candidates;
+mod min_p;
+mod order;
+mod settings;
+mod top_k;
+mod top_p;
+
+pub use order::order_key;
+pub use settings::{GREEDY_BELOW, MAX_BIASES, MAX_WINDOW, Sampling};
+
+pub(crate) use min_p::offset as min_p_offset;
+pub(crate) use top_p::fixed as fixed_top_p;
 
 use crate::numerics::gumbel;
-
-/// Temperatures below this are greedy.
-pub const GREEDY_BELOW: f32 = 0.01;
+use candidates::Candidate;
 
 /// The Philox stream of the token draw.
 pub const DRAW_STREAM: u32 = 0;
 
-/// How tokens are drawn.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sampling {
-    /// Divides the logits; below 0.01 the largest logit wins.
-    pub temperature: f32,
-    /// Key of the random numbers.
-    pub seed: u64,
-}
-
-impl Sampling {
-    /// The largest logit always wins.
-    pub const GREEDY: Sampling = Sampling { temperature: 0.0, seed: 0 };
-
-    /// The factor on logits, or `None` for greedy.
-    pub fn inverse_temperature(&self) -> Option<f32> {
-        (self.temperature >= GREEDY_BELOW).then(|| 1.0 / self.temperature)
+/// Draws the token at `position`; `history` holds the tokens before it, the last one last (only as many as penalties look at matter).
+/// Ties go to the lowest id; a row where no id can be drawn gives id 0.
+pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32]) -> u32 {
+    if sampling.is_plain() {
+        return draw_plain(logits, sampling, position);
     }
+    let values = adjust::adjusted(logits, sampling, history);
+    let mut candidates = candidates::of(&values);
+    if sampling.is_greedy() {
+        return best(candidates);
+    }
+    if sampling.filters() {
+        top_k::keep(&mut candidates, sampling.top_k);
+        candidates::sort(&mut candidates);
+        top_p::keep(&mut candidates, sampling.top_p);
+        min_p::keep(&mut candidates, sampling.min_p);
+    }
+    best(candidates.into_iter().map(|c| {
+        let noise = gumbel(sampling.seed, position, DRAW_STREAM, c.id);
+        Candidate { value: c.value + noise, ..c }
+    }))
 }
 
-/// Draws the token at `position`. Ties go to the lowest id; a row without any number above -infinity gives id 0.
-pub fn draw(logits: &[f32], sampling: Sampling, position: u32) -> u32 {
+/// The draw where nothing adjusts or filters the logits.
+fn draw_plain(logits: &[f32], sampling: &Sampling, position: u32) -> u32 {
+    let ids = (0..).zip(logits);
     match sampling.inverse_temperature() {
-        None => argmax(logits.iter().copied()),
-        Some(factor) => argmax(
-            logits
-                .iter()
-                .enumerate()
-                .map(|(id, l)| l * factor + gumbel(sampling.seed, position, DRAW_STREAM, id as u32)),
-        ),
+        None => best(ids.map(|(id, value)| Candidate { id, value: *value })),
+        Some(factor) => best(ids.map(|(id, logit)| {
+            let noise = gumbel(sampling.seed, position, DRAW_STREAM, id);
+            Candidate { id, value: logit * factor + noise }
+        })),
     }
 }
 
-/// Index of the largest value by the order of [`order_key`], lowest index first.
-fn argmax(values: impl Iterator<Item = f32>) -> u32 {
+/// The id of the largest value by the order of [`order_key`], lowest id first; 0 where every value is NaN.
+fn best(candidates: impl IntoIterator<Item = Candidate>) -> u32 {
     let mut best = (0, 0);
-    for (id, value) in values.enumerate() {
+    for Candidate { id, value } in candidates {
         let key = order_key(value);
-        if key > best.0 {
-            best = (key, id as u32);
+        if key > best.0 || (key == best.0 && key > 0 && id < best.1) {
+            best = (key, id);
         }
     }
     best.1
 }
 
-/// An unsigned key that orders floats as numbers; NaN gives 0, the lowest; the zeros are equal.
-pub fn order_key(value: f32) -> u32 {
-    let bits = value.to_bits();
-    let magnitude = bits & 0x7fff_ffff;
-    if magnitude > 0x7f80_0000 {
-        0
-    } else if magnitude == 0 {
-        0x8000_0000
-    } else if bits >> 31 == 1 {
-        !bits
-    } else {
-        bits | 0x8000_0000
-    }
-}
+#[cfg(test)]
+mod tests;

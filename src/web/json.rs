@@ -62,12 +62,36 @@ pub(super) struct Generate {
     max_tokens: usize,
     temperature: f32,
     seed: u64,
+    top_k: u32,
+    top_p: f32,
+    min_p: f32,
+    repeat_penalty: f32,
+    frequency_penalty: f32,
+    presence_penalty: f32,
+    penalty_window: usize,
+    logit_bias: Vec<(u32, f32)>,
+    suppress: Vec<u32>,
     stop: Vec<String>,
 }
 
 impl From<Generate> for GenerateOptions {
     fn from(o: Generate) -> Self {
-        Self { max_tokens: o.max_tokens, temperature: o.temperature, seed: o.seed, stop: o.stop, ..Self::default() }
+        Self {
+            max_tokens: o.max_tokens,
+            temperature: o.temperature,
+            seed: o.seed,
+            top_k: o.top_k,
+            top_p: o.top_p,
+            min_p: o.min_p,
+            repeat_penalty: o.repeat_penalty,
+            frequency_penalty: o.frequency_penalty,
+            presence_penalty: o.presence_penalty,
+            penalty_window: o.penalty_window,
+            logit_bias: o.logit_bias,
+            suppress: o.suppress,
+            stop: o.stop,
+            ..Self::default()
+        }
     }
 }
 

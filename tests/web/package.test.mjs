@@ -44,8 +44,12 @@ test('a file loads, generates and reports', options, async () => {
     let text = '';
     for await (const piece of generation) text += piece;
     const again = await model.generate('The capital of France is', { raw: true, maxTokens: 4 }).result;
+    const drawn = async (sampling) =>
+      (await model.generate('The capital of France is', { raw: true, maxTokens: 2, ...sampling }).result).ids;
+    const suppressed = await drawn({ suppress: [7042], topK: 5, topP: 0.9, minP: 0.01, temperature: 0.8 });
+    const biased = await drawn({ logitBias: { 260: 100 }, presencePenalty: 1, frequencyPenalty: 1, repeatPenalty: 1.1 });
     const ids = [...(await model.tokenize('The capital of France is'))];
-    const result = { text, ids, info: model.info, seen, first: await generation.result, again, streamed: generation.ids };
+    const result = { text, ids, info: model.info, seen, suppressed, biased, first: await generation.result, again, streamed: generation.ids };
     model.dispose();
     return result;
   `);
@@ -54,6 +58,8 @@ test('a file loads, generates and reports', options, async () => {
   assert.equal(got.again.text, got.text);
   assert.deepEqual(got.streamed, got.first.ids);
   assert.equal(got.first.ids[0], 7042);
+  assert.ok(got.suppressed.length === 2 && !got.suppressed.includes(7042));
+  assert.deepEqual(got.biased, [260, 260]);
   assert.equal(got.first.stopReason, 'max_tokens');
   assert.equal(got.first.timings.promptTokens, got.ids.length);
   assert.equal(got.info.backend, 'cpu');
@@ -109,7 +115,7 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
       long: await failure(model.generate('word '.repeat(200), { raw: true }).result),
       refused: [
         { maxTokens: 0 }, { maxTokens: 2 ** 32 }, { maxTokens: 1.5 }, { seed: -1 }, { seed: 2 ** 53 }, { temperature: NaN },
-        { temperature: Infinity }, { temperature: -1 }, { temperature: '1' }, { stop: 3 }, { stop: [''] }, { stop: [1] },
+        { temperature: Infinity }, { temperature: -1 }, { temperature: '1' }, { stop: 3 }, { stop: [''] }, { stop: [1] }, { topK: 0.5 }, { topP: 2 }, { suppress: [-1] }, { logitBias: { 1: NaN } },
       ].map((options) => thrown(() => model.generate('a', options))),
       accepted: await outcome(model.generate('a', { maxTokens: 1, stop: 'zz' }).result),
       contextLength: await outcome(blueshift.load(url, { contextLength: 2 ** 32 })),

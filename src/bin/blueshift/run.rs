@@ -19,12 +19,44 @@ pub(crate) struct SamplingArgs {
     /// Seed of the draws.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Likeliest tokens kept; 0 keeps all.
+    #[arg(long, default_value_t = 0)]
+    top_k: u32,
+    /// Probability mass kept; 1 keeps all.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    top_p: f32,
+    /// Least probability kept, relative to the largest; 0 keeps all.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    min_p: f32,
+    /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    repeat_penalty: f32,
+    /// Subtracted from a logit for each time its token is among the recent ones.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Subtracted from the logits of recent tokens.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// How many tokens, prompt included, are recent.
+    #[arg(long, default_value_t = 64)]
+    penalty_window: usize,
+    /// A token id and what is added to its logit, as ID=VALUE; -inf bans the token. May be given several times.
+    #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
     /// Text that ends the answer; may be given several times.
     #[arg(long)]
     stop: Vec<String>,
     /// Tokens a submit draws.
     #[arg(long, default_value_t = 1)]
     burst: usize,
+}
+
+/// Reads `ID=VALUE`.
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let (id, value) = text.split_once('=').ok_or("expected ID=VALUE")?;
+    let id = id.parse().map_err(|e| format!("token id {id:?}: {e}"))?;
+    let value = value.parse().map_err(|e| format!("value {value:?}: {e}"))?;
+    Ok((id, value))
 }
 
 impl SamplingArgs {
@@ -34,6 +66,14 @@ impl SamplingArgs {
             max_tokens,
             temperature: self.temperature,
             seed: self.seed,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            penalty_window: self.penalty_window,
+            logit_bias: self.logit_bias.clone(),
             stop: self.stop.clone(),
             burst: self.burst,
             ..Default::default()

@@ -168,6 +168,23 @@ impl Instance {
         submit(&self.gpu, commands);
     }
 
+    /// Runs steps made elsewhere.
+    pub(super) fn run_steps(&self, steps: &[Step]) {
+        let mut commands = encoder(&self.gpu);
+        Recorder::new(&self.gpu, &mut commands).record(steps, 1, 0);
+        submit(&self.gpu, commands);
+    }
+
+    /// The device buffer behind an f32 buffer.
+    pub(super) fn f32(&self, id: BufferId) -> &wgpu::Buffer {
+        self.buffer(id).f32()
+    }
+
+    /// Where drawn tokens go.
+    pub(super) fn tokens(&self) -> &wgpu::Buffer {
+        &self.tokens
+    }
+
     /// The first `rows` rows of a buffer: f32 bits, or the int8 words and then scales and sums.
     pub(super) async fn words(&self, id: BufferId, rows: usize) -> Result<Vec<u32>> {
         match self.buffer(id) {

@@ -7,6 +7,8 @@ mod elementwise;
 mod matrix;
 mod sample;
 
+pub use sample::run_random_settings;
+
 use super::device::Gpu;
 use crate::error::Result;
 use crate::micro::rng::Rng;

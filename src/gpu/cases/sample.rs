@@ -1,10 +1,13 @@
-//! `sample`: the drawn token, and the state it leaves.
+//! `sample`: the drawn token, and the state it leaves; plainly, and with settings that adjust and filter.
 
-use super::bench::Bench;
+use super::super::buffers::write;
+use super::super::params::State;
+use super::super::sampler::{Bound, Chains, rules};
+use super::bench::{Bench, Instance, Table};
 use super::{CaseResult, Fill};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::gpu::params::State;
+use crate::micro::rng::Rng;
 use crate::plan::{BufferId, Op, Shape};
 use crate::sample::{Sampling, draw};
 
@@ -12,8 +15,11 @@ const LOGITS: BufferId = BufferId(0);
 /// A position, and the ring slot in use.
 const POSITION: u32 = 1000;
 const STEP: u32 = 3;
+/// Random settings a vocabulary, of the short table.
+const SHORT: [(usize, usize); 4] = [(1, 2), (128, 16), (1025, 16), (49152, 3)];
 
 /// Rows of logits that are no plain random row.
+#[derive(Debug, Clone, Copy)]
 enum Row {
     Random,
     /// The largest value at several ids, in several workgroups.
@@ -22,58 +28,154 @@ enum Row {
     Flat,
     /// Zeros of both signs and numbers below.
     Zeros,
+    /// A few values, so that every border falls among equals.
+    Steps,
+    /// Nothing can be drawn.
+    Nothing,
+    /// Infinities, NaN and huge numbers among others.
+    Wild,
+    /// From denormal to large.
+    Spread,
 }
+
+/// Rows that the plain draw is compared on.
+const PLAIN: [Row; 4] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros];
+const ALL: [Row; 8] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros, Row::Steps, Row::Nothing, Row::Wild, Row::Spread];
 
 pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
     // one; fewer than a lane's; one workgroup and one more; a real vocabulary
     for n_vocab in [1, 3, 1024, 1025, 49152] {
-        for (name, row) in [("random", Row::Random), ("ties", Row::Ties), ("flat", Row::Flat), ("zeros", Row::Zeros)] {
-            let logits = row.logits(n_vocab);
+        let rig = Rig::new(gpu, n_vocab).await?;
+        for row in PLAIN {
+            let logits = row.logits(n_vocab, "logits");
             for (temperature, seed) in [(0.0, 0), (0.8, 7), (1.5, u64::MAX - 5)] {
-                let sampling = Sampling { temperature, seed };
-                let case = format!("{n_vocab} logits, {name}, temperature {temperature}");
-                results.push(sample_case(gpu, &logits, sampling, case).await?);
+                let case = format!("{n_vocab} logits, {row:?}, temperature {temperature}");
+                results.push(rig.case(&logits, &Sampling::new(temperature, seed), case).await?);
             }
+        }
+    }
+    run_random_settings(gpu, &SHORT, results).await
+}
+
+/// Draws with random settings from rows of every kind, for each (vocabulary, rows).
+///
+/// # Errors
+/// Whatever the device fails with; a difference is a result, not an error.
+pub async fn run_random_settings(gpu: &Gpu, table: &[(usize, usize)], results: &mut Vec<CaseResult>) -> Result<()> {
+    for &(n_vocab, rows) in table {
+        let rig = Rig::new(gpu, n_vocab).await?;
+        for i in 0..rows {
+            let row = ALL[i % ALL.len()];
+            let logits = row.logits(n_vocab, &format!("logits {i}"));
+            let sampling = random_settings(&mut Rng::new(i as u64, "settings"), n_vocab);
+            let shown = Sampling { biases: Vec::new(), ..sampling.clone() };
+            let case = format!("{n_vocab} logits, {row:?}, {} biases, {shown:?}", sampling.biases.len());
+            results.push(rig.case(&logits, &sampling, case).await?);
         }
     }
     Ok(())
 }
 
+/// One of `values`.
+fn one_of<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
+    values[(rng.uniform(0.0, values.len() as f32) as usize).min(values.len() - 1)]
+}
+
+fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
+    let n = n_vocab as u32;
+    let n_biases = one_of(rng, &[0, 0, 3, 40, n_vocab - 1]).min(n_vocab).min(1024);
+    let stride = (n_vocab / n_biases.max(1)).max(1);
+    let mut bias = |i: usize| {
+        let value = rng.uniform(-12.0, 12.0);
+        ((i * stride) as u32, if n_biases + 1 >= n_vocab || i.is_multiple_of(3) { f32::NEG_INFINITY } else { value })
+    };
+    let biases = (0..n_biases).map(&mut bias).collect();
+    Sampling {
+        temperature: one_of(rng, &[0.0, 0.01, 0.3, 0.8, 1.0, 1.7, 100.0]),
+        seed: one_of(rng, &[0, 7, 1 << 40, u64::MAX]) ^ rng.uniform(0.0, 1e6) as u64,
+        top_k: one_of(rng, &[0, 0, 1, 2, 40, 300, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
+        top_p: one_of(rng, &[1.0, 1.0, 0.95, 0.9, 0.5, 0.1, 1e-6, 0.999_99]),
+        min_p: one_of(rng, &[0.0, 0.0, 0.05, 0.5, 1.0, 1e-30]),
+        repeat_penalty: one_of(rng, &[1.0, 1.0, 1.1, 2.0, 0.5]),
+        frequency_penalty: one_of(rng, &[0.0, 0.0, 0.3, -0.5]),
+        presence_penalty: one_of(rng, &[0.0, 0.0, 1.5, -0.7]),
+        penalty_window: one_of(rng, &[64, 64, 0, 1, 1000, 4096]),
+        biases,
+    }
+}
+
 impl Row {
-    fn logits(&self, n: usize) -> Vec<f32> {
-        let mut logits = Fill::Uniform(10.0).values("logits", n);
+    fn logits(self, n: usize, name: &str) -> Vec<f32> {
+        let mut logits = Fill::Uniform(10.0).values(name, n);
         match self {
             Row::Random => {}
             Row::Ties => logits.iter_mut().skip(n / 3).step_by(701).for_each(|l| *l = 50.0),
             Row::Flat => logits.fill(1.0),
             Row::Zeros => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [-1.0, -0.0, 0.0][i % 3]),
+            Row::Steps => logits.iter_mut().for_each(|l| *l = (*l / 4.0).round()),
+            Row::Nothing => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [f32::NEG_INFINITY, f32::NAN][i % 2]),
+            Row::Wild => {
+                let wild = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 1e-40, 5.0];
+                logits.iter_mut().step_by(5).enumerate().for_each(|(i, l)| *l = wild[i % 7]);
+            }
+            Row::Spread => logits = Fill::Spread.values(name, n),
         }
         logits
     }
 }
 
-async fn sample_case(gpu: &Gpu, logits: &[f32], sampling: Sampling, case: String) -> Result<CaseResult> {
-    let mut bench = Bench::new(gpu, vec![Shape::F32 { width: logits.len() }]);
-    bench.plan.n_vocab = logits.len();
-    let mut table = bench.table(1).await?;
-    let instance = table.instance(1, &[&[Op::Sample { logits: LOGITS }]]).await?;
-    let factor = sampling.inverse_temperature();
-    instance.set(LOGITS, logits);
-    instance.set_state(State {
-        position: POSITION,
-        fed: 1,
-        step: STEP,
-        greedy: u32::from(factor.is_none()),
-        inverse_temperature: factor.unwrap_or(1.0),
-        seed_low: sampling.seed as u32,
-        seed_high: (sampling.seed >> 32) as u32,
-        unused: 0,
-    });
-    instance.run(0, 1, 0);
-    let token = draw(logits, sampling, POSITION + 1);
-    let mut found = instance.read(&table.sequence.ring, STEP as usize + 1).await?;
-    found.extend(instance.read(&table.sequence.state, 3).await?);
-    let mut wanted = vec![0; STEP as usize];
-    wanted.extend([token, POSITION + 1, 1, STEP + 1]);
-    Ok(CaseResult::compare("sample", case, &found, &wanted))
+/// The sampler of one vocabulary on the device.
+struct Rig {
+    gpu: Gpu,
+    table: Table,
+    instance: Instance,
+    chains: Chains,
+    /// Tokens at positions before the drawn one.
+    history: Vec<u32>,
+}
+
+impl Rig {
+    async fn new(gpu: &Gpu, n_vocab: usize) -> Result<Self> {
+        let mut bench = Bench::new(gpu, vec![Shape::F32 { width: n_vocab }]);
+        bench.plan.n_vocab = n_vocab;
+        let mut table = bench.table(POSITION as usize + 1).await?;
+        let instance = table.instance(1, &[&[Op::Sample { logits: LOGITS }]]).await?;
+        let bound =
+            Bound { sequence: &table.sequence, n_vocab, logits: instance.f32(LOGITS), token: instance.tokens() };
+        let chains = Chains::new(gpu, &bound)?;
+        let mut rng = Rng::new(n_vocab as u64, "history");
+        let history = (0..=POSITION).map(|_| rng.uniform(0.0, n_vocab.min(200) as f32) as u32);
+        let history: Vec<u32> = history.map(|id| id.min(n_vocab as u32 - 1)).collect();
+        write(gpu, &table.sequence.history, 0, bytemuck::cast_slice(&history));
+        Ok(Rig { gpu: gpu.clone(), table, instance, chains, history })
+    }
+
+    async fn case(&self, logits: &[f32], sampling: &Sampling, case: String) -> Result<CaseResult> {
+        let (instance, sequence) = (&self.instance, &self.table.sequence);
+        let factor = sampling.inverse_temperature();
+        instance.set(LOGITS, logits);
+        instance.set_state(State {
+            position: POSITION,
+            fed: 1,
+            step: STEP,
+            greedy: u32::from(factor.is_none()),
+            inverse_temperature: factor.unwrap_or(1.0),
+            seed_low: sampling.seed as u32,
+            seed_high: (sampling.seed >> 32) as u32,
+            unused: 0,
+        });
+        if sampling.is_plain() {
+            instance.run(0, 1, 0);
+        } else {
+            write(&self.gpu, &sequence.rules, 0, &rules(sampling));
+            instance.run_steps(self.chains.steps(sampling));
+        }
+        let token = draw(logits, sampling, POSITION + 1, &self.history);
+        let mut found = instance.read(&sequence.ring, STEP as usize + 1).await?;
+        found.extend(instance.read(&sequence.state, 3).await?);
+        found.push(instance.read(&sequence.history, POSITION as usize + 2).await?[POSITION as usize + 1]);
+        let mut wanted = vec![0; STEP as usize];
+        wanted.extend([token, POSITION + 1, 1, STEP + 1, token]);
+        Ok(CaseResult::compare("sample", case, &found, &wanted))
+    }
 }

@@ -1,0 +1,91 @@
+// Logits with biases and penalties, over the temperature, as order keys, and the best of each 1024 of them. Grid: [ceil(n_vocab / 1024), 1, 1].
+struct Params {
+    zero: u32,
+    n_vocab: u32,
+}
+
+const LANES: u32 = 256u;
+const LOGITS_A_GROUP: u32 = 1024u;
+const DRAW_STREAM: u32 = 0u;
+const MINUS_INFINITY: u32 = 0xff800000u;
+// 2^64
+const LARGEST: u32 = 0x5f800000u;
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> state: State;
+// [n_vocab]: bits of the logits
+@group(0) @binding(2) var<storage, read> logits: array<u32>;
+// [ceil(n_vocab / 1024)]: order key, token id
+@group(0) @binding(3) var<storage, read_write> partials: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> rules: Rules;
+// Tokens by position, [n_ctx + 1].
+@group(0) @binding(5) var<storage, read> history: array<u32>;
+// [n_vocab]: order keys, 0 for ids that cannot be drawn
+@group(0) @binding(6) var<storage, read_write> keys: array<u32>;
+
+// Bits of each id's bias.
+var<workgroup> biases: array<u32, 1024>;
+// How often each id stands in the window.
+var<workgroup> counts: array<atomic<u32>, 1024>;
+
+fn adjusted(logit: u32, bias: u32, count: u32) -> u32 {
+    let magnitude = logit & 0x7fffffffu;
+    if magnitude > 0x7f800000u || logit == MINUS_INFINITY || bias == MINUS_INFINITY {
+        return 0u;
+    }
+    var value = bitcast<f32>((logit & 0x80000000u) | min(magnitude, LARGEST)) + bitcast<f32>(bias);
+    if count > 0u {
+        value = guard(value * select(rules.repeat, rules.inverse_repeat, value > 0.0));
+        value = (value - guard(f32(count) * rules.frequency)) - rules.presence;
+    }
+    return order_key(flush_small(guard(value * state.inverse_temperature)));
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let group_first = group.x * LOGITS_A_GROUP;
+    for (var j = lane; j < LOGITS_A_GROUP; j += LANES) {
+        biases[j] = 0u;
+        atomicStore(&counts[j], 0u);
+    }
+    workgroupBarrier();
+    for (var i = lane; i < rules.n_biases; i += LANES) {
+        // An id before the group's wraps around.
+        let at = rules.biases[i].x - group_first;
+        if at < LOGITS_A_GROUP {
+            biases[at] = rules.biases[i].y;
+        }
+    }
+    // Window and noise belong to the position of the token being drawn.
+    let position = state.position + state.fed;
+    for (var i = lane; i < min(rules.window, position); i += LANES) {
+        let at = history[position - 1u - i] - group_first;
+        if at < LOGITS_A_GROUP {
+            atomicAdd(&counts[at], 1u);
+        }
+    }
+    workgroupBarrier();
+
+    let first = group_first + lane * 4u;
+    var noise = vec4<f32>(0.0);
+    if rules.noise == 1u {
+        let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));
+        noise = vec4<f32>(gumbel_of(words.x), gumbel_of(words.y), gumbel_of(words.z), gumbel_of(words.w));
+    }
+    var best = vec2<u32>(0u);
+    for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
+        let at = lane * 4u + j;
+        var key = adjusted(logits[first + j], biases[at], atomicLoad(&counts[at]));
+        keys[first + j] = key;
+        if rules.noise == 1u && key != 0u {
+            key = order_key(value_of(key) + noise[j]);
+        }
+        if key > best.x {
+            best = vec2<u32>(key, first + j);
+        }
+    }
+    let winner = best256(lane, best);
+    if lane == 0u {
+        partials[group.x] = winner;
+    }
+}

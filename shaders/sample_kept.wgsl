@@ -1,0 +1,38 @@
+// The best candidate of each 1024 ids by value + Gumbel noise, among the ids that stay. Grid: [ceil(n_vocab / 1024), 1, 1].
+struct Params {
+    zero: u32,
+    n_vocab: u32,
+}
+
+const LANES: u32 = 256u;
+const DRAW_STREAM: u32 = 0u;
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> state: State;
+// [n_vocab]: order keys, 0 for ids that cannot be drawn
+@group(0) @binding(2) var<storage, read> keys: array<u32>;
+// [2]: the least key that stays, the last id that stays at this key
+@group(0) @binding(3) var<storage, read> border: array<u32>;
+// [ceil(n_vocab / 1024)]: order key, token id
+@group(0) @binding(4) var<storage, read_write> partials: array<vec2<u32>>;
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let first = (group.x * LANES + lane) * 4u;
+    let position = state.position + state.fed;
+    let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));
+    var best = vec2<u32>(0u);
+    for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
+        let key = keys[first + j];
+        if key != 0u && (key > border[0] || (key == border[0] && first + j <= border[1])) {
+            let drawn = order_key(value_of(key) + gumbel_of(words[j]));
+            if drawn > best.x {
+                best = vec2<u32>(drawn, first + j);
+            }
+        }
+    }
+    let winner = best256(lane, best);
+    if lane == 0u {
+        partials[group.x] = winner;
+    }
+}

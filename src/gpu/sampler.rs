@@ -1,0 +1,146 @@
+//! The sampler's kernels: the plain draw, and the chains that adjust and filter logits first.
+
+use bytemuck::{Pod, Zeroable, bytes_of};
+
+use super::buffers::{Allocator, UNIFORM};
+use super::device::Gpu;
+use super::params::{self, SLOT};
+use super::pipelines::Kernel;
+use super::recorder::{Draft, Grid, Step};
+use super::sequence::Sequence;
+use crate::error::Result;
+use crate::sample::{MAX_BIASES, Sampling, fixed_top_p, min_p_offset};
+
+/// Logits one workgroup looks at.
+pub(crate) const LOGITS_A_GROUP: usize = 1024;
+/// Bytes of the largest rules.
+pub(crate) const RULES_BYTES: usize = size_of::<RulesHeader>() + MAX_BIASES * 8;
+
+/// `Rules` of `shaders/shared/rules.wgsl` before its biases.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct RulesHeader {
+    n_biases: u32,
+    window: u32,
+    repeat: f32,
+    inverse_repeat: f32,
+    frequency: f32,
+    presence: f32,
+    noise: u32,
+    top_k: u32,
+    top_p: u32,
+    min_p: u32,
+    min_p_offset: f32,
+    unused: u32,
+}
+
+/// The bytes of `Rules`; the sampling was checked.
+pub(crate) fn rules(sampling: &Sampling) -> Vec<u8> {
+    let min_p = min_p_offset(sampling.min_p);
+    let header = RulesHeader {
+        n_biases: sampling.biases.len() as u32,
+        window: sampling.effective_window() as u32,
+        repeat: sampling.repeat_penalty,
+        inverse_repeat: 1.0 / sampling.repeat_penalty,
+        frequency: sampling.frequency_penalty,
+        presence: sampling.presence_penalty,
+        noise: u32::from(!sampling.is_greedy() && !sampling.filters()),
+        top_k: sampling.top_k,
+        top_p: fixed_top_p(sampling.top_p),
+        min_p: u32::from(min_p.is_some()),
+        min_p_offset: min_p.unwrap_or(0.0),
+        unused: 0,
+    };
+    let biases = sampling.biases.iter().flat_map(|(id, bias)| [*id, bias.to_bits()]);
+    let biases = biases.flat_map(u32::to_le_bytes);
+    bytes_of(&header).iter().copied().chain(biases).collect()
+}
+
+/// What the kernels of a sequence read and write.
+pub(crate) struct Bound<'a> {
+    pub(crate) sequence: &'a Sequence,
+    pub(crate) n_vocab: usize,
+    /// `[n_vocab]`, f32.
+    pub(crate) logits: &'a wgpu::Buffer,
+    /// Where the drawn token goes, to be fed.
+    pub(crate) token: &'a wgpu::Buffer,
+}
+
+impl Bound<'_> {
+    fn n_partials(&self) -> u32 {
+        self.n_vocab.div_ceil(LOGITS_A_GROUP) as u32
+    }
+
+    fn draft<P: Pod>(&self, kernel: Kernel, params: P, groups: u32, buffers: &[&wgpu::Buffer]) -> Draft {
+        let bindings = (1..).zip(buffers).map(|(binding, buffer)| (binding, (*buffer).clone())).collect();
+        Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid: Grid::Rows { x: groups } }
+    }
+
+    /// The draw where nothing adjusts or filters.
+    pub(crate) fn plain(&self) -> Vec<Draft> {
+        let s = self.sequence;
+        let params = params::Sample { zero: 0, n_vocab: self.n_vocab as u32 };
+        let buffers = [&s.state, self.logits, &s.candidates];
+        vec![self.draft(Kernel::Sample, params, self.n_partials(), &buffers), self.finish()]
+    }
+
+    fn adjust(&self) -> Draft {
+        let s = self.sequence;
+        let params = params::SampleAdjust { zero: 0, n_vocab: self.n_vocab as u32 };
+        let buffers = [&s.state, self.logits, &s.candidates, &s.rules, &s.history, &s.keys];
+        self.draft(Kernel::SampleAdjust, params, self.n_partials(), &buffers)
+    }
+
+    fn filter(&self) -> Draft {
+        let s = self.sequence;
+        let params = params::SampleFilter { zero: 0, n_vocab: self.n_vocab as u32, n_partials: self.n_partials() };
+        self.draft(Kernel::SampleFilter, params, 1, &[&s.rules, &s.keys, &s.candidates, &s.border])
+    }
+
+    fn kept(&self) -> Draft {
+        let s = self.sequence;
+        let params = params::SampleKept { zero: 0, n_vocab: self.n_vocab as u32 };
+        let buffers = [&s.state, &s.keys, &s.border, &s.candidates];
+        self.draft(Kernel::SampleKept, params, self.n_partials(), &buffers)
+    }
+
+    fn finish(&self) -> Draft {
+        let s = self.sequence;
+        let params = params::SampleFinish { zero: 0, n_partials: self.n_partials() };
+        self.draft(Kernel::SampleFinish, params, 1, &[&s.state, &s.candidates, self.token, &s.ring, &s.history])
+    }
+}
+
+/// The steps of the draws that are not plain.
+pub(crate) struct Chains {
+    adjusted: Vec<Step>,
+    filtered: Vec<Step>,
+}
+
+impl Chains {
+    /// Compiles and binds them.
+    ///
+    /// # Errors
+    /// `OutOfDeviceMemory` where the parameters do not fit.
+    pub(crate) fn new(gpu: &Gpu, bound: &Bound<'_>) -> Result<Self> {
+        let mut allocator = Allocator::new(gpu);
+        let mut steps = |drafts: &[Draft]| -> Result<Vec<Step>> {
+            let mut slots = vec![0; drafts.len() * SLOT as usize];
+            for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(drafts) {
+                slot[..draft.params.len()].copy_from_slice(&draft.params);
+            }
+            let uniforms = allocator.filled("sampler parameters", &slots, UNIFORM);
+            allocator.check()?;
+            Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(gpu, draft, &uniforms, i)).collect())
+        };
+        Ok(Chains {
+            adjusted: steps(&[bound.adjust(), bound.finish()])?,
+            filtered: steps(&[bound.adjust(), bound.filter(), bound.kept(), bound.finish()])?,
+        })
+    }
+
+    /// The steps that draw as `sampling` says, where that is not plainly.
+    pub(crate) fn steps(&self, sampling: &Sampling) -> &[Step] {
+        if sampling.filters() { &self.filtered } else { &self.adjusted }
+    }
+}
