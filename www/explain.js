@@ -22,7 +22,6 @@ const WORDS = {
   Device: 'The GPU stopped working; load the model again.',
   SelfTest: 'This GPU or its driver computes wrongly; choose the CPU.',
   Template: 'The chat template of this model could not be applied.',
-  NonFinite: 'The computation went out of bounds; start a new chat.',
   Superseded: 'Another answer was begun before this one ended.',
   Cancelled: 'It was cancelled.',
   Disposed: 'The model has been unloaded; load it again.',
