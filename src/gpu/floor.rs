@@ -67,18 +67,21 @@ impl<'a> Bench<'a> {
         Ok(Bench { gpu, stream, stream_bytes, empty, out, staging })
     }
 
-    /// Seconds one of many repetitions of `step` takes: the difference between n and 2n, best of three.
+    /// Seconds one of many repetitions of `step` takes: the median difference between n and 2n of them. Where a device's clock
+    /// changed meanwhile and the difference says nothing, the longer time with its latency stands in.
     async fn seconds(&self, step: &Step) -> Result<f64> {
         let mut n = 1;
         while n < MAX_REPEATS && self.milliseconds(step, n).await? < MIN_MS {
             n *= 2;
         }
-        let (mut once, mut twice) = (f64::INFINITY, f64::INFINITY);
-        for _ in 0..3 {
-            once = once.min(self.milliseconds(step, n).await?);
-            twice = twice.min(self.milliseconds(step, 2 * n).await?);
+        let mut pairs = Vec::new();
+        for _ in 0..5 {
+            pairs.push((self.milliseconds(step, n).await?, self.milliseconds(step, 2 * n).await?));
         }
-        Ok((twice - once).max(1e-6) / n as f64 / 1e3)
+        pairs.sort_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
+        let (once, twice) = pairs[pairs.len() / 2];
+        let milliseconds = if twice > 1.5 * once { twice - once } else { twice / 2.0 };
+        Ok(milliseconds / n as f64 / 1e3)
     }
 
     /// Milliseconds from submitting `n` repetitions to having read the result.
