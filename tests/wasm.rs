@@ -70,13 +70,20 @@ async fn load(bytes: &[u8], options: &str) -> Result<Model, JsValue> {
     Model::from_blob(blob(bytes), options.into(), Function::new_no_args("")).await
 }
 
+/// Options as the package writes them: a greedy answer of at most `max_tokens`.
+fn request(max_tokens: u32) -> String {
+    format!(
+        r#"{{"maxTokens":{max_tokens},"temperature":0,"seed":1,"topK":0,"topP":1,"minP":0,"repeatPenalty":1,
+        "frequencyPenalty":0,"presencePenalty":0,"penaltyWindow":64,"logitBias":[],"suppress":[],"stop":[]}}"#
+    )
+}
+
 #[wasm_bindgen_test]
 async fn a_blob_loads_and_generates_as_json() {
     let bytes = MicroModel::llama(QuantType::Q4_0).bytes();
     let mut model = load(&bytes, r#"{"backend":"cpu","contextLength":64}"#).await.expect("the micro model loads");
     assert!(model.info().contains(r#""backend":"cpu""#), "{}", model.info());
-    let options = r#"{"maxTokens":3,"temperature":0,"seed":1,"stop":[]}"#;
-    let mut generation = model.start(r#"{"text":"the"}"#, options).expect("a valid request");
+    let mut generation = model.start(r#"{"text":"the"}"#, &request(3)).expect("a valid request");
     while model.next(&mut generation).await.expect("decodes").is_some() {}
     let finish = generation.finish().expect("it has ended");
     assert!(finish.contains("stopReason") && finish.contains("decodeMs"), "{finish}");
@@ -90,10 +97,9 @@ async fn errors_carry_their_code() {
     let cut = load(&bytes[..bytes.len() / 2], options).await.err();
     let bad_json = load(&bytes, "{").await.err();
     let mut model = load(&bytes, options).await.expect("the micro model loads");
-    let ask = |max: u32| format!(r#"{{"maxTokens":{max},"temperature":0,"seed":0,"stop":[]}}"#);
-    let none = model.start(r#"{"text":"the"}"#, &ask(0)).err();
+    let none = model.start(r#"{"text":"the"}"#, &request(0)).err();
     let long = format!(r#"{{"text":"{}"}}"#, "z".repeat(100));
-    let long = model.start(&long, &ask(1)).err();
+    let long = model.start(&long, &request(1)).err();
     let cases = [
         (not_gguf, "NotGguf"),
         (cut, "Malformed"),
