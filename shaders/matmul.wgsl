@@ -1,28 +1,6 @@
 // out[r, out_offset + j] = weight[j] . x[r] (+ the old value), TILE rows of x a workgroup, `rows_a_group` rows of the weight.
 // A lane folds one segment of one row; then one lane an output combines its segments by the tree of adjacent pairs.
 // Grid: [x, y, ceil(x rows / TILE)], x * y workgroups cover the rows.
-struct Params {
-    zero: u32,
-    // Rows of this part of the matrix.
-    rows: u32,
-    // Blocks a row, its segments and blocks a segment.
-    blocks: u32,
-    segments: u32,
-    segment_len: u32,
-    // At most MAX_ROWS, and rows_a_group * segments at most 256.
-    rows_a_group: u32,
-    // Column of the first row's result, columns of `out`.
-    out_offset: u32,
-    out_width: u32,
-    accumulate: u32,
-    quants_stride: u32,
-    high_offset: u32,
-    high_stride: u32,
-    scales_offset: u32,
-    scales_stride: u32,
-    supers_offset: u32,
-    supers_stride: u32,
-}
 
 const LANES: u32 = 256u;
 const MAX_ROWS: u32 = 16u;

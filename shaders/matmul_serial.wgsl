@@ -1,30 +1,9 @@
 // As matmul.wgsl, with one lane for a whole row: for adapters that compute on the processor, where a lane is cheap to keep busy and a
 // barrier is dear. The segments are folded one after another and combined by the same tree: a sum waits for its right neighbour.
 // Grid: [x, y, ceil(x rows / TILE)], x * y workgroups of LANES rows.
-struct Params {
-    zero: u32,
-    // Rows of this part of the matrix.
-    rows: u32,
-    // Blocks a row, its segments and blocks a segment.
-    blocks: u32,
-    segments: u32,
-    segment_len: u32,
-    // LANES.
-    rows_a_group: u32,
-    // Column of the first row's result, columns of `out`.
-    out_offset: u32,
-    out_width: u32,
-    accumulate: u32,
-    quants_stride: u32,
-    high_offset: u32,
-    high_stride: u32,
-    scales_offset: u32,
-    scales_stride: u32,
-    supers_offset: u32,
-    supers_stride: u32,
-}
 
 const LANES: u32 = 64u;
+
 @group(0) @binding(0) var<uniform> params: Params;
 // [x rows, out_width]
 @group(0) @binding(10) var<storage, read_write> out: array<f32>;

@@ -101,6 +101,7 @@ const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
 const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
 const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
 const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
+const MATMUL_PARAMS: &str = include_str!("../../shaders/shared/matmul_params.wgsl");
 const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
@@ -198,7 +199,7 @@ impl Kernel {
             Kernel::MatMul { kind, tile, form } => {
                 let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, &weights(kind), fold, form.source()].concat()
+                [&tile, EXACT, MATMUL_PARAMS, &weights(kind), fold, form.source()].concat()
             }
             Kernel::RopeAppend => [EXACT, TREE256, STATE, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, POSITION, CHUNKS, ATTENTION].concat(),

@@ -2,7 +2,7 @@
 //!
 //! A plan is a list of these over numbered buffers. Every operation works on `rows` tokens at once: one while
 //! decoding, a chunk while prefilling. Buffers are row-major f32 `[rows, width]` unless said otherwise. Each operation
-//! has the same stem everywhere: `Op::RmsNorm`, `src/cpu/rms_norm.rs`, `shaders/rms_norm.wgsl`, label `rms_norm`.
+//! has the same stem everywhere: `Op::RmsNorm`, `src/cpu/rms_norm.rs`, `shaders/rms_norm.wgsl`.
 
 /// A buffer of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,19 +144,4 @@ pub enum Op {
         /// `[1, n_vocab]`, f32.
         logits: BufferId,
     },
-}
-
-impl Op {
-    /// The operation's stem: file names and profiler labels.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Op::Embed { .. } => "embed",
-            Op::RmsNorm { .. } => "rms_norm",
-            Op::MatMul { .. } => "matmul",
-            Op::RopeAppend { .. } => "rope_append",
-            Op::Attention { .. } => "attention",
-            Op::GatedActivation { .. } => "gated_activation",
-            Op::Sample { .. } => "sample",
-        }
-    }
 }

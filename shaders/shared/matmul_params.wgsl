@@ -1,0 +1,24 @@
+// What both forms of matmul are told about a part of a matrix.
+struct Params {
+    zero: u32,
+    // Rows of this part of the matrix.
+    rows: u32,
+    // Blocks a row, its segments and blocks a segment.
+    blocks: u32,
+    segments: u32,
+    segment_len: u32,
+    // Rows a workgroup computes: in matmul.wgsl at most MAX_ROWS, and rows_a_group * segments at most 256; in
+    // matmul_serial.wgsl LANES.
+    rows_a_group: u32,
+    // Column of the first row's result, columns of `out`.
+    out_offset: u32,
+    out_width: u32,
+    accumulate: u32,
+    quants_stride: u32,
+    high_offset: u32,
+    high_stride: u32,
+    scales_offset: u32,
+    scales_stride: u32,
+    supers_offset: u32,
+    supers_stride: u32,
+}
