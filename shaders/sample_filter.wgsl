@@ -13,13 +13,13 @@ const HALF_BITS: u32 = 13u;
 const MAX_ID_BITS: u32 = 19u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> rules: Rules;
+@group(0) @binding(2) var<storage, read> rules: Rules;
 // [ceil(n_vocab / 4)]: order keys, 0 for ids that cannot be drawn and past the end
-@group(0) @binding(2) var<storage, read> keys: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;
 // [n_partials]: order key, token id
-@group(0) @binding(3) var<storage, read> partials: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> partials: array<vec2<u32>>;
 // [2]: the least key that stays, the last id that stays at this key
-@group(0) @binding(4) var<storage, read_write> border: array<u32>;
+@group(0) @binding(5) var<storage, read_write> border: array<u32>;
 
 // Keys above `key` stay, and the `take` lowest ids at it.
 struct Border {
@@ -154,6 +154,9 @@ fn next_border(lane: u32, by_mass: bool, top: f32, before: Border) -> Border {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     var best = vec2<u32>(0u);
     for (var i = lane; i < params.n_partials; i += LANES) {
         best = better(best, partials[i]);

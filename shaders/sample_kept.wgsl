@@ -8,7 +8,6 @@ const LANES: u32 = 256u;
 const DRAW_STREAM: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> state: State;
 // [n_vocab]: order keys, 0 for ids that cannot be drawn
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
 // [2]: the least key that stays, the last id that stays at this key
@@ -18,6 +17,9 @@ const DRAW_STREAM: u32 = 0u;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let first = (group.x * LANES + lane) * 4u;
     let position = state.position + state.fed;
     let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));

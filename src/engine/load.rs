@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::any_backend::AnyBackend;
 use super::backend::Backend;
+use super::flow::FlowControl;
+use super::policy::{Flow, Policy};
 use super::{Engine, Info};
 use crate::chat::ChatTemplate;
 use crate::cpu::backend::{CpuBackend, CpuWeights};
@@ -38,6 +40,8 @@ pub struct LoadOptions {
     pub n_ctx: Option<usize>,
     /// Picks the adapter whose name contains this text.
     pub adapter: Option<String>,
+    /// How to decode, where a request does not say.
+    pub policy: Policy,
     /// Called as tensors arrive.
     pub progress: Option<Box<ProgressFn<'static>>>,
     /// Cancels the load.
@@ -58,6 +62,7 @@ impl Engine {
 
     /// Loads a model from a file that is open already.
     pub async fn load_file(file: GgufFile, mut options: LoadOptions) -> Result<Engine> {
+        options.policy.check()?;
         let model = Model::open(&file).await?;
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
         let template = ChatTemplate::from_metadata(&file.header.metadata).map_err(|error| error.to_string());
@@ -95,6 +100,8 @@ impl Engine {
             backend,
             info,
             cached: Vec::new(),
+            policy: options.policy,
+            flow: ((Flow::Fixed { burst: 1, in_flight: 1 }, 0, 0), FlowControl::fixed(1, 1)),
             in_flight: VecDeque::new(),
             generations: 0,
         })
@@ -115,7 +122,7 @@ impl Job<'_> {
         let mut weights = CpuWeights::default();
         load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
         let plan = Arc::new(self.model.plan.clone());
-        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx))))
+        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx)?)))
     }
 
     async fn on_gpu(&mut self, gpu: &Gpu) -> Result<AnyBackend> {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::pipelines::{MatMulForm, Pipelines, ShaderPatch};
 use super::tally::Tally;
+use crate::engine::backend::Readback;
 use crate::error::{Error, Result};
 
 /// Largest part a buffer of weights or cache is split into, whatever the device allows.
@@ -70,6 +71,8 @@ struct Inner {
     tally: Tally,
     /// The first error that no scope caught, or why the device was lost.
     failure: Arc<Mutex<Option<String>>>,
+    /// The readbacks that are allowed; `None` allows all.
+    readbacks: Mutex<Option<Vec<Readback>>>,
 }
 
 impl Gpu {
@@ -112,6 +115,7 @@ impl Gpu {
             device,
             queue,
             failure,
+            readbacks: Mutex::default(),
         };
         Ok(Gpu { inner: Arc::new(inner) })
     }
@@ -151,6 +155,21 @@ impl Gpu {
     pub(crate) fn max_binding(&self) -> u64 {
         let limits = self.device().limits();
         limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_PART) & !0xff
+    }
+
+    /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
+    pub fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
+        *self.inner.readbacks.lock().unwrap_or_else(|e| e.into_inner()) = allowed;
+    }
+
+    pub(crate) fn check_readback(&self, purpose: Readback) -> Result<()> {
+        let allowed = self.inner.readbacks.lock().unwrap_or_else(|e| e.into_inner());
+        match allowed.as_ref() {
+            Some(allowed) if !allowed.contains(&purpose) => {
+                Err(Error::UnexpectedReadback { purpose: format!("{purpose:?}").to_lowercase() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fails where the device was lost or reported an error outside any scope.

@@ -104,7 +104,7 @@ impl Model {
     /// Where the device fails.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<String>, JsValue> {
         let piece = self.engine.next(&mut generation.inner).await.map_err(to_js)?;
-        Ok(piece.map(|piece| json::write(&json::Piece { ids: &piece.ids, text: &piece.text })))
+        Ok(piece.map(|piece| json::write(&json::Piece::from(&piece))))
     }
 }
 

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use blueshift::chat::Message;
-use blueshift::engine::{Engine, Finish, GenerateOptions};
+use blueshift::engine::{Engine, Finish, GenerateOptions, Policy};
+use blueshift::sample::{Logprobs, Sampling};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
@@ -46,9 +47,28 @@ pub(crate) struct SamplingArgs {
     /// Text that ends the answer; may be given several times.
     #[arg(long)]
     stop: Vec<String>,
+    /// A token id that ends the answer; may be given several times.
+    #[arg(long, value_name = "ID")]
+    stop_id: Vec<u32>,
+    #[command(flatten)]
+    flow: FlowArgs,
+}
+
+/// Steps a submit and submits in flight. Both adapt where neither is given.
+#[derive(ClapArgs, Clone, Copy)]
+pub(crate) struct FlowArgs {
     /// Tokens a submit draws.
-    #[arg(long, default_value_t = 1)]
-    burst: usize,
+    #[arg(long)]
+    pub(crate) burst: Option<usize>,
+    /// Submits in flight; 1 waits for each.
+    #[arg(long)]
+    pub(crate) in_flight: Option<usize>,
+}
+
+impl FlowArgs {
+    pub(crate) fn policy(self) -> Policy {
+        Policy::of_flow(self.burst, self.in_flight)
+    }
 }
 
 /// Reads `ID=VALUE`.
@@ -62,8 +82,7 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 impl SamplingArgs {
     /// The engine's options for up to `max_tokens`.
     pub(crate) fn options(&self, max_tokens: usize) -> GenerateOptions {
-        GenerateOptions {
-            max_tokens,
+        let sampling = Sampling {
             temperature: self.temperature,
             seed: self.seed,
             top_k: self.top_k,
@@ -73,9 +92,14 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             penalty_window: self.penalty_window,
-            logit_bias: self.logit_bias.clone(),
+            biases: self.logit_bias.clone(),
+        };
+        GenerateOptions {
+            max_tokens,
+            sampling,
             stop: self.stop.clone(),
-            burst: self.burst,
+            stop_ids: self.stop_id.clone(),
+            policy: Some(self.flow.policy()),
             ..Default::default()
         }
     }
@@ -99,6 +123,9 @@ pub(crate) struct Args {
     raw: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
+    /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
+    #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json")]
+    logprobs: Option<usize>,
     /// Print one JSON object instead of the text.
     #[arg(long)]
     json: bool,
@@ -108,6 +135,7 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     pub(crate) ids: Vec<u32>,
     pub(crate) text: String,
+    pub(crate) logprobs: Vec<Logprobs>,
     pub(crate) finish: Finish,
 }
 
@@ -119,14 +147,18 @@ pub(crate) fn answer(
     mut show: impl FnMut(&str) -> Result<()>,
 ) -> Result<Answer> {
     let mut generation = engine.start(prompt, options)?;
-    let (mut ids, mut text) = (Vec::new(), String::new());
+    let (mut ids, mut text, mut logprobs) = (Vec::new(), String::new(), Vec::new());
     while let Some(piece) = pollster::block_on(engine.next(&mut generation))? {
         ids.extend(piece.ids);
         text.push_str(&piece.text);
+        logprobs.extend(piece.logprobs);
         show(&piece.text)?;
     }
     let finish = generation.finish().context("the generation has no end")?.clone();
-    Ok(Answer { ids, text, finish })
+    if let Some(draw) = &finish.invalid_draw {
+        eprintln!("blueshift: the device drew an id that cannot be ({draw:?}); the rest was drawn on the host");
+    }
+    Ok(Answer { ids, text, logprobs, finish })
 }
 
 /// Writes text to the terminal at once.
@@ -148,12 +180,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
     } else {
         engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")?
     };
+    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n) };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
-    let answer = answer(&mut engine, &prompt_ids, args.sampling.options(args.n), show)?;
+    let answer = answer(&mut engine, &prompt_ids, options, show)?;
     if args.json {
         let info = engine.info();
-        let result = json!({
+        let mut result = json!({
             "prompt_ids": prompt_ids,
             "ids": answer.ids,
             "text": answer.text,
@@ -162,7 +195,12 @@ pub(crate) fn main(args: Args) -> Result<()> {
             "adapter": info.adapter,
             "exact": info.exact,
             "timings": answer.finish.timings,
+            "stats": answer.finish.stats,
         });
+        if args.logprobs.is_some() {
+            let of = |l: &Logprobs| json!({ "logprob": l.chosen, "top": l.top });
+            result["logprobs"] = answer.logprobs.iter().map(of).collect();
+        }
         println!("{result}");
     } else {
         println!();

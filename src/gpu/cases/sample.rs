@@ -15,6 +15,8 @@ const LOGITS: BufferId = BufferId(0);
 /// A position, and the ring slot in use.
 const POSITION: u32 = 1000;
 const STEP: u32 = 3;
+/// The ring's word where nothing can be drawn.
+const NO_CANDIDATE: u32 = 5 << 24;
 /// Random settings a vocabulary, of the short table.
 const SHORT: [(usize, usize); 4] = [(1, 2), (128, 16), (1025, 16), (49152, 3)];
 
@@ -152,18 +154,8 @@ impl Rig {
 
     async fn case(&self, logits: &[f32], sampling: &Sampling, case: String) -> Result<CaseResult> {
         let (instance, sequence) = (&self.instance, &self.table.sequence);
-        let factor = sampling.inverse_temperature();
         instance.set(LOGITS, logits);
-        instance.set_state(State {
-            position: POSITION,
-            fed: 1,
-            step: STEP,
-            greedy: u32::from(factor.is_none()),
-            inverse_temperature: factor.unwrap_or(1.0),
-            seed_low: sampling.seed as u32,
-            seed_high: (sampling.seed >> 32) as u32,
-            unused: 0,
-        });
+        instance.set_state(State { fed: 1, step: STEP, ..State::at(POSITION as usize) }.drawing(sampling));
         if sampling.is_plain() {
             instance.run(0, 1, 0);
         } else {
@@ -171,11 +163,15 @@ impl Rig {
             instance.run_steps(self.chains.steps(sampling));
         }
         let token = draw(logits, sampling, POSITION + 1, &self.history);
-        let mut found = instance.read(&sequence.ring, STEP as usize + 1).await?;
+        let mut found = instance.read(sequence.ring.words(), STEP as usize + 1).await?;
         found.extend(instance.read(&sequence.state, 3).await?);
         found.push(instance.read(&sequence.history, POSITION as usize + 2).await?[POSITION as usize + 1]);
         let mut wanted = vec![0; STEP as usize];
-        wanted.extend([token, POSITION + 1, 1, STEP + 1, token]);
+        match token {
+            Some(token) => wanted.extend([token, POSITION + 1, 1, STEP + 1, token]),
+            // Nothing is drawn, and nothing moves but the ring.
+            None => wanted.extend([NO_CANDIDATE, POSITION, 1, STEP + 1, found[found.len() - 1]]),
+        }
         Ok(CaseResult::compare("sample", case, &found, &wanted))
     }
 }
