@@ -134,6 +134,16 @@ pub enum Error {
         /// Vocabulary size.
         n_vocab: usize,
     },
+    /// Nothing is left to draw a token from.
+    #[error(
+        "no token can be drawn at position {position}: each of the {n_vocab} tokens is suppressed or has a logit that is NaN or -infinity"
+    )]
+    NoCandidate {
+        /// Position of the token that was to be drawn.
+        position: usize,
+        /// Vocabulary size.
+        n_vocab: usize,
+    },
     /// An option has a value outside its range.
     #[error("{option} is {found}, expected {expected}")]
     BadOption {

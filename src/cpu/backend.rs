@@ -265,7 +265,8 @@ impl CpuBackend {
                 position += 1;
             }
             let before = &self.history[..position.min(self.history.len())];
-            let id = draw(self.logits(), burst.sampling, position as u32, before);
+            let nothing = Error::NoCandidate { position, n_vocab: self.machine.plan.n_vocab };
+            let id = draw(self.logits(), burst.sampling, position as u32, before).ok_or(nothing)?;
             ids.push(id);
             next = Some(id);
             self.last_token = id;

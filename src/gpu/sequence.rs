@@ -3,7 +3,7 @@
 use super::buffers::{Allocator, STORAGE};
 use super::device::Gpu;
 use super::params::State;
-use super::sampler::{LOGITS_A_GROUP, RULES_BYTES};
+use super::sampler::{BORDER_BYTES, LOGITS_A_GROUP, RULES_BYTES};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
 
@@ -66,7 +66,7 @@ impl Sequence {
             candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
             rules: allocator.buffer("sampler rules", RULES_BYTES as u64, STORAGE),
             keys: allocator.buffer("sampler keys", (plan.n_vocab * 4) as u64, STORAGE),
-            border: allocator.buffer("sampler border", 8, STORAGE),
+            border: allocator.buffer("sampler border", BORDER_BYTES, STORAGE),
             history: allocator.buffer("history", ((n_ctx + 1) * 4) as u64, STORAGE),
             ring: allocator.buffer("ring", (RING * 4) as u64, STORAGE),
             token: allocator.buffer("token", 4, STORAGE),

@@ -96,6 +96,7 @@ fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
         top_k: one_of(rng, &[0, 0, 1, 2, 40, 300, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
         top_p: one_of(rng, &[1.0, 1.0, 0.95, 0.9, 0.5, 0.1, 1e-6, 0.999_99]),
         min_p: one_of(rng, &[0.0, 0.0, 0.05, 0.5, 1.0, 1e-30]),
+        typical_p: one_of(rng, &[1.0, 1.0, 0.95, 0.5, 0.2, 1e-6, 0.999_99]),
         repeat_penalty: one_of(rng, &[1.0, 1.0, 1.1, 2.0, 0.5]),
         frequency_penalty: one_of(rng, &[0.0, 0.0, 0.3, -0.5]),
         presence_penalty: one_of(rng, &[0.0, 0.0, 1.5, -0.7]),
@@ -170,7 +171,7 @@ impl Rig {
             write(&self.gpu, &sequence.rules, 0, &rules(sampling));
             instance.run_steps(self.chains.steps(sampling));
         }
-        let token = draw(logits, sampling, POSITION + 1, &self.history);
+        let token = draw(logits, sampling, POSITION + 1, &self.history).unwrap_or(0);
         let mut found = instance.read(&sequence.ring, STEP as usize + 1).await?;
         found.extend(instance.read(&sequence.state, 3).await?);
         found.push(instance.read(&sequence.history, POSITION as usize + 2).await?[POSITION as usize + 1]);
