@@ -1,4 +1,4 @@
-// The best candidate of each 1024 logits: by logit where greedy, else by guard(logit * 1/T) + Gumbel noise. Grid: [ceil(n_vocab / 1024), 1, 1].
+// The best candidate of each 1024 logits: by logit / T + Gumbel noise, which is 0 where greedy. Grid: [ceil(n_vocab / 1024), 1, 1].
 struct Params {
     zero: u32,
     n_vocab: u32,
@@ -28,12 +28,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     var best = vec2<u32>(0u);
     for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
-        var value = logits[first + j];
-        if state.greedy == 0u {
-            value = guard(value * state.inverse_temperature) + noise[j];
-        }
+        let logit = bitcast<u32>(logits[first + j]);
+        let value = flush_small(guard(number_of(logit) * state.inverse_temperature)) + noise[j];
         let key = order_key(value);
-        if key > best.x {
+        if key > best.x && !is_out(logit) {
             best = vec2<u32>(key, first + j);
         }
     }

@@ -8,8 +8,6 @@ const LANES: u32 = 256u;
 const LOGITS_A_GROUP: u32 = 1024u;
 const DRAW_STREAM: u32 = 0u;
 const MINUS_INFINITY: u32 = 0xff800000u;
-// 2^64
-const LARGEST: u32 = 0x5f800000u;
 
 @group(0) @binding(0) var<uniform> params: Params;
 // [n_vocab]: bits of the logits
@@ -28,11 +26,10 @@ var<workgroup> biases: array<u32, 1024>;
 var<workgroup> counts: array<atomic<u32>, 1024>;
 
 fn adjusted(logit: u32, bias: u32, count: u32) -> u32 {
-    let magnitude = logit & 0x7fffffffu;
-    if magnitude > 0x7f800000u || logit == MINUS_INFINITY || bias == MINUS_INFINITY {
+    if is_out(logit) || bias == MINUS_INFINITY {
         return 0u;
     }
-    var value = bitcast<f32>((logit & 0x80000000u) | min(magnitude, LARGEST)) + bitcast<f32>(bias);
+    var value = number_of(logit) + bitcast<f32>(bias);
     if count > 0u {
         value = guard(value * select(rules.repeat, rules.inverse_repeat, value > 0.0));
         value = (value - guard(f32(count) * rules.frequency)) - rules.presence;

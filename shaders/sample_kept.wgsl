@@ -10,8 +10,7 @@ const DRAW_STREAM: u32 = 0u;
 @group(0) @binding(0) var<uniform> params: Params;
 // [n_vocab]: order keys, 0 for ids that cannot be drawn
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-// [2]: the least key that stays, the last id that stays at this key
-@group(0) @binding(3) var<storage, read> border: array<u32>;
+@group(0) @binding(3) var<storage, read> border: Kept;
 // [ceil(n_vocab / 1024)]: order key, token id
 @group(0) @binding(4) var<storage, read_write> partials: array<vec2<u32>>;
 
@@ -26,7 +25,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var best = vec2<u32>(0u);
     for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
         let key = keys[first + j];
-        if key != 0u && (key > border[0] || (key == border[0] && first + j <= border[1])) {
+        if key != 0u && stays(border, key, first + j) {
             let drawn = order_key(value_of(key) + gumbel_of(words[j]));
             if drawn > best.x {
                 best = vec2<u32>(drawn, first + j);

@@ -134,6 +134,16 @@ pub enum Error {
         /// Vocabulary size.
         n_vocab: usize,
     },
+    /// Nothing is left to draw a token from.
+    #[error(
+        "no token can be drawn at position {position}: each of the {n_vocab} tokens is suppressed or has a logit that is NaN or -infinity"
+    )]
+    NoCandidate {
+        /// Position of the token that was to be drawn.
+        position: usize,
+        /// Vocabulary size.
+        n_vocab: usize,
+    },
     /// An option has a value outside its range.
     #[error("{option} is {found}, expected {expected}")]
     BadOption {
@@ -158,12 +168,6 @@ pub enum Error {
         position: usize,
         /// Whether it is infinite or NaN; else it is larger than the limit.
         not_finite: bool,
-    },
-    /// No token can be drawn.
-    #[error("no token can be drawn at position {position}: every id is banned or has a logit that is NaN or -infinity")]
-    NoCandidate {
-        /// Position of the token that was to be drawn.
-        position: usize,
     },
 
     // --- text

@@ -16,7 +16,8 @@ struct Rules {
     // 1: values below the largest plus `min_p_offset` go.
     min_p: u32,
     min_p_offset: f32,
-    unused: u32,
+    // 65536 times the mass kept by typical-p, 0 for all.
+    typical_p: u32,
     // Token id (each once) and the bits of its bias; those of -infinity ban it.
     biases: array<vec2<u32>>,
 }

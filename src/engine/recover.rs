@@ -72,7 +72,7 @@ impl Engine {
             history.push(generation.last);
         }
         let id = draw(&logits, &generation.options.sampling, position as u32, &history);
-        let id = id.ok_or(Error::NoCandidate { position })?;
+        let id = id.ok_or(Error::NoCandidate { position, n_vocab: self.info.n_vocab })?;
         let logprobs = generation.options.logprobs.map(|n| top_logprobs(&logits, id, n)).into_iter().collect();
         Ok(self.accept(generation, &[id], logprobs))
     }

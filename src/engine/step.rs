@@ -48,7 +48,11 @@ impl Engine {
     /// Those of [`Engine::decode_burst`], and [`Error::NoCandidate`] where nothing can be drawn.
     pub async fn decode_step(&mut self, token: u32, sampling: &Sampling) -> Result<u32> {
         let drawn = self.decode_burst(token, 1, sampling, &[]).await?;
-        drawn.ids.first().copied().ok_or(Error::NoCandidate { position: self.position() + 1 })
+        drawn
+            .ids
+            .first()
+            .copied()
+            .ok_or(Error::NoCandidate { position: self.position() + 1, n_vocab: self.info.n_vocab })
     }
 
     /// Feeds `token` and draws up to `steps` tokens in one submit, feeding each but the last. The row ends early after one of `stop_ids`, or

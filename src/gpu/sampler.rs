@@ -9,10 +9,12 @@ use super::pipelines::Kernel;
 use super::recorder::{Draft, Grid, Step};
 use super::sequence::Sequence;
 use crate::error::Result;
-use crate::sample::{MAX_BIASES, Sampling, fixed_top_p, min_p_offset};
+use crate::sample::{MAX_BIASES, Sampling, fixed_share, min_p_offset};
 
 /// Logits one workgroup looks at.
 pub(crate) const LOGITS_A_GROUP: usize = 1024;
+/// Bytes of `Kept` of `shaders/shared/kept.wgsl`: which ids stay in a draw.
+pub(crate) const BORDER_BYTES: u64 = 24;
 /// Bytes of the largest rules.
 pub(crate) const RULES_BYTES: usize = size_of::<RulesHeader>() + MAX_BIASES * 8;
 
@@ -31,7 +33,7 @@ struct RulesHeader {
     top_p: u32,
     min_p: u32,
     min_p_offset: f32,
-    unused: u32,
+    typical_p: u32,
 }
 
 /// The bytes of `Rules`; the sampling was checked.
@@ -46,10 +48,10 @@ pub(crate) fn rules(sampling: &Sampling) -> Vec<u8> {
         presence: sampling.presence_penalty,
         noise: u32::from(!sampling.is_greedy() && !sampling.filters()),
         top_k: sampling.top_k,
-        top_p: fixed_top_p(sampling.top_p),
+        top_p: fixed_share(sampling.top_p),
         min_p: u32::from(min_p.is_some()),
         min_p_offset: min_p.unwrap_or(0.0),
-        unused: 0,
+        typical_p: fixed_share(sampling.typical_p),
     };
     let biases = sampling.biases.iter().flat_map(|(id, bias)| [*id, bias.to_bits()]);
     let biases = biases.flat_map(u32::to_le_bytes);

@@ -4,7 +4,7 @@ use super::buffers::{Allocator, STATE, STORAGE};
 use super::device::Gpu;
 use super::params::State;
 use super::ring::Ring;
-use super::sampler::{LOGITS_A_GROUP, RULES_BYTES};
+use super::sampler::{BORDER_BYTES, LOGITS_A_GROUP, RULES_BYTES};
 use crate::engine::backend::{MAX_STOP_IDS, RingSize, UNTRIPPED};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
@@ -69,7 +69,7 @@ impl Sequence {
             candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
             rules: allocator.buffer("sampler rules", RULES_BYTES as u64, STORAGE),
             keys: allocator.buffer("sampler keys", (plan.n_vocab * 4) as u64, STORAGE),
-            border: allocator.buffer("sampler border", 8, STORAGE),
+            border: allocator.buffer("sampler border", BORDER_BYTES, STORAGE),
             history: allocator.buffer("history", ((n_ctx + 1) * 4) as u64, STORAGE),
             ring: Ring::new(gpu, allocator, RingSize::default())?,
             stops: allocator.buffer("stop ids", (MAX_STOP_IDS * 4) as u64, STORAGE),

@@ -6,6 +6,12 @@ use crate::numerics::{flush_small, guard};
 /// 2^64: larger magnitudes count as this.
 const LARGEST: f32 = f32::from_bits(0x5f80_0000);
 
+/// A logit as the sampler sees it; `None` for one that cannot be drawn.
+pub(super) fn usable(logit: f32) -> Option<f32> {
+    let out = logit.is_nan() || logit == f32::NEG_INFINITY;
+    (!out).then(|| logit.clamp(-LARGEST, LARGEST))
+}
+
 /// Ids of biases and history are below `n_vocab`. Gives `[n_vocab]` values, `None` for ids that cannot be drawn: banned ones, and those whose logit is NaN or -infinity.
 pub(super) fn adjusted(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Option<f32>> {
     let mut biases = vec![0.0; logits.len()];
@@ -18,10 +24,8 @@ pub(super) fn adjusted(logits: &[f32], sampling: &Sampling, history: &[u32]) -> 
     }
     let factor = sampling.inverse_temperature().unwrap_or(1.0);
     let value = |((logit, bias), count): ((&f32, f32), u32)| {
-        if logit.is_nan() || *logit == f32::NEG_INFINITY || bias == f32::NEG_INFINITY {
-            return None;
-        }
-        let biased = logit.clamp(-LARGEST, LARGEST) + bias;
+        let logit = usable(*logit).filter(|_| bias != f32::NEG_INFINITY)?;
+        let biased = logit + bias;
         let punished = if count > 0 { punish(biased, count, sampling) } else { biased };
         Some(flush_small(guard(punished * factor)))
     };

@@ -3,69 +3,55 @@
 
 mod adjust;
 mod candidates;
+mod logprobs;
+mod mass;
 mod min_p;
+mod noise;
 mod order;
 mod settings;
 mod top_k;
 mod top_p;
+mod typical_p;
 
+pub use logprobs::{Logprobs, MAX_TOP_LOGPROBS, top_logprobs};
 pub use order::order_key;
-pub use settings::{GREEDY_BELOW, MAX_BIASES, MAX_WINDOW, Sampling};
+pub use settings::{GREEDY_BELOW, MAX_BIASES, MAX_FILTERED_VOCAB, MAX_WINDOW, Sampling};
 
+pub(crate) use mass::fixed as fixed_share;
 pub(crate) use min_p::offset as min_p_offset;
-pub(crate) use top_p::fixed as fixed_top_p;
 
-use crate::numerics::gumbel;
+use crate::numerics::philox::gumbel_of;
 use candidates::Candidate;
 
 /// The Philox stream of the token draw.
 pub const DRAW_STREAM: u32 = 0;
 
 /// Draws the token at `position`; `history` holds the tokens before it, the last one last (only as many as penalties look at matter).
-/// Ties go to the lowest id; a row where no id can be drawn gives id 0.
-pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32]) -> u32 {
-    if sampling.is_plain() {
-        return draw_plain(logits, sampling, position);
-    }
-    let values = adjust::adjusted(logits, sampling, history);
-    let mut candidates = candidates::of(&values);
-    if sampling.is_greedy() {
-        return best(candidates);
-    }
+/// Ties go to the lowest id. `None` where no id can be drawn: each is banned, or its logit is NaN or -infinity.
+pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32]) -> Option<u32> {
+    pick(kept(logits, sampling, history), sampling, noise::words(sampling.seed, position))
+}
+
+/// The ids that may be drawn, in any order.
+fn kept(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Candidate> {
+    let mut candidates = candidates::of(&adjust::adjusted(logits, sampling, history));
     if sampling.filters() {
         top_k::keep(&mut candidates, sampling.top_k);
         candidates::sort(&mut candidates);
         top_p::keep(&mut candidates, sampling.top_p);
         min_p::keep(&mut candidates, sampling.min_p);
+        typical_p::keep(&mut candidates, sampling.typical_p);
     }
-    best(candidates.into_iter().map(|c| {
-        let noise = gumbel(sampling.seed, position, DRAW_STREAM, c.id);
-        Candidate { value: c.value + noise, ..c }
-    }))
+    candidates
 }
 
-/// The draw where nothing adjusts or filters the logits.
-fn draw_plain(logits: &[f32], sampling: &Sampling, position: u32) -> u32 {
-    let ids = (0..).zip(logits);
-    match sampling.inverse_temperature() {
-        None => best(ids.map(|(id, value)| Candidate { id, value: *value })),
-        Some(factor) => best(ids.map(|(id, logit)| {
-            let noise = gumbel(sampling.seed, position, DRAW_STREAM, id);
-            Candidate { id, value: logit * factor + noise }
-        })),
-    }
-}
-
-/// The id of the largest value by the order of [`order_key`], lowest id first; 0 where every value is NaN.
-fn best(candidates: impl IntoIterator<Item = Candidate>) -> u32 {
-    let mut best = (0, 0);
-    for Candidate { id, value } in candidates {
-        let key = order_key(value);
-        if key > best.0 || (key == best.0 && key > 0 && id < best.1) {
-            best = (key, id);
-        }
-    }
-    best.1
+/// The first by the order of values, to which a draw adds the noise of each id's random word.
+fn pick(candidates: Vec<Candidate>, sampling: &Sampling, mut word: impl FnMut(u32) -> u32) -> Option<u32> {
+    let drawn = |c: Candidate| match sampling.is_greedy() {
+        true => c,
+        false => Candidate { value: c.value + gumbel_of(word(c.id)), ..c },
+    };
+    candidates.into_iter().map(drawn).min_by(candidates::order).map(|c| c.id)
 }
 
 #[cfg(test)]

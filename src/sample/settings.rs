@@ -1,5 +1,7 @@
 //! How tokens are drawn.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, Result};
 
 /// Temperatures below this are greedy.
@@ -8,6 +10,8 @@ pub const GREEDY_BELOW: f32 = 0.01;
 pub const MAX_BIASES: usize = 1024;
 /// Most tokens that penalties look back at.
 pub const MAX_WINDOW: usize = 4096;
+/// Most tokens of a vocabulary that is filtered: sums of masses are exact up to here.
+pub const MAX_FILTERED_VOCAB: usize = (1 << 19) - 1;
 /// Magnitude of a bias at most.
 const MAX_BIAS: f32 = 1000.0;
 
@@ -24,6 +28,8 @@ pub struct Sampling {
     pub top_p: f32,
     /// The least probability kept, relative to the largest one, 0 to 1; 0 keeps all.
     pub min_p: f32,
+    /// The probability mass kept of the ids whose surprise is nearest to the expected one, above 0; 1 keeps all.
+    pub typical_p: f32,
     /// Divides positive and multiplies negative logits of recent tokens, 0.01 to 100; 1 changes nothing.
     pub repeat_penalty: f32,
     /// Subtracted from a logit each time its token is among the recent ones, -100 to 100.
@@ -48,12 +54,21 @@ impl Sampling {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
+            typical_p: 1.0,
             repeat_penalty: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
             penalty_window: 64,
             biases: Vec::new(),
         }
+    }
+
+    /// The same with `ids` never drawn, whatever their bias.
+    pub fn suppressing(mut self, ids: &[u32]) -> Self {
+        let ids: BTreeSet<u32> = ids.iter().copied().collect();
+        self.biases.retain(|(id, _)| !ids.contains(id));
+        self.biases.extend(ids.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+        self
     }
 
     /// Whether the largest value wins.
@@ -79,7 +94,8 @@ impl Sampling {
 
     /// Whether unlikely ids are left out of a draw.
     pub fn filters(&self) -> bool {
-        let on = self.top_k > 0 || super::fixed_top_p(self.top_p) > 0 || self.min_p > 0.0;
+        let by_share = |p| super::fixed_share(p) > 0;
+        let on = self.top_k > 0 || by_share(self.top_p) || self.min_p > 0.0 || by_share(self.typical_p);
         on && !self.is_greedy()
     }
 
@@ -91,7 +107,7 @@ impl Sampling {
     /// Checks every setting against its range and ids against the vocabulary.
     ///
     /// # Errors
-    /// `BadOption` names the setting and its range; `BadToken` an id outside the vocabulary.
+    /// `BadOption` names the setting and its range, or a vocabulary too large to be filtered; `BadToken` an id outside the vocabulary.
     pub fn check(&self, n_vocab: usize) -> Result<()> {
         let in_range = |option, value: f32, ok: bool, expected| match ok {
             true => Ok(()),
@@ -99,7 +115,9 @@ impl Sampling {
         };
         let t = self.temperature;
         in_range("temperature", t, (0.0..=100.0).contains(&t), "a number from 0 to 100")?;
-        in_range("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "a number above 0, at most 1")?;
+        for (option, p) in [("top-p", self.top_p), ("typical-p", self.typical_p)] {
+            in_range(option, p, p > 0.0 && p <= 1.0, "a number above 0, at most 1")?;
+        }
         in_range("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "a number from 0 to 1")?;
         let repeat = self.repeat_penalty;
         in_range("repeat penalty", repeat, (0.01..=100.0).contains(&repeat), "a number from 0.01 to 100")?;
@@ -111,6 +129,13 @@ impl Sampling {
         if self.penalty_window > MAX_WINDOW {
             let found = self.penalty_window.to_string();
             return Err(Error::BadOption { option: "penalty window", found, expected: "at most 4096 tokens" });
+        }
+        if self.filters() && n_vocab > MAX_FILTERED_VOCAB {
+            return Err(Error::BadOption {
+                option: "vocabulary",
+                found: format!("{n_vocab} tokens"),
+                expected: "at most 524287 tokens for top-k, top-p, min-p and typical-p",
+            });
         }
         self.check_biases(n_vocab)
     }

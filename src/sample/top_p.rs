@@ -1,38 +1,11 @@
-//! Top-p: the smallest set of likeliest ids whose probability mass reaches p. Masses are integers, so no order of adding matters.
-
-use std::f32::consts::LOG2_E;
+//! Top-p: the smallest set of likeliest ids whose probability mass reaches p.
 
 use super::candidates::Candidate;
-use crate::numerics::{exact_exp2, guard};
-
-/// The mass of the largest value.
-const ONE: f32 = 67_108_864.0;
-
-/// 65536 times p as an integer, 0 where that keeps all.
-pub(crate) fn fixed(p: f32) -> u32 {
-    let fixed = (f64::from(p) * 65536.0).round() as u32;
-    if fixed >= 65536 { 0 } else { fixed.max(1) }
-}
-
-/// The mass of `value` where the largest value is `top`, in units of 2^-26.
-fn mass(value: f32, top: f32) -> u64 {
-    (exact_exp2(guard((value - top) * LOG2_E)) * ONE) as u64
-}
+use super::mass::{fixed, keep_share};
 
 /// Keeps the shortest beginning of sorted `candidates` that has the mass `p` of all.
 pub(super) fn keep(candidates: &mut Vec<Candidate>, p: f32) {
-    let (p, Some(top)) = (u64::from(fixed(p)), candidates.first().map(|c| c.value)) else { return };
-    if p == 0 {
-        return;
+    if let (1.., Some(top)) = (fixed(p), candidates.first().map(|c| c.value)) {
+        keep_share(candidates, fixed(p), top);
     }
-    let total: u64 = candidates.iter().map(|c| mass(c.value, top)).sum();
-    let target = (total * p).div_ceil(65536);
-    let mut reached = 0;
-    let missing = candidates.iter().take_while(|c| {
-        let short = reached < target;
-        reached += mass(c.value, top);
-        short
-    });
-    let n = missing.count();
-    candidates.truncate(n);
 }

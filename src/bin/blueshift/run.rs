@@ -29,6 +29,9 @@ pub(crate) struct SamplingArgs {
     /// Least probability kept, relative to the largest; 0 keeps all.
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     min_p: f32,
+    /// Probability mass kept of the tokens whose surprise is nearest to the expected one; 1 keeps all.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    typical_p: f32,
     /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     repeat_penalty: f32,
@@ -88,6 +91,7 @@ impl SamplingArgs {
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
+            typical_p: self.typical_p,
             repeat_penalty: self.repeat_penalty,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
