@@ -12,7 +12,7 @@ use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
-use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, WeightId};
+use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
@@ -103,6 +103,8 @@ pub(crate) struct Lowering<'a> {
     /// Attention's partial results, for the widest layer.
     partials: wgpu::Buffer,
     drafts: Vec<Draft>,
+    /// The operation being lowered.
+    tag: Tag,
 }
 
 /// Chunks of a unit: one while decoding, so that chunks run side by side; a group while prefilling, so that partial
@@ -153,7 +155,8 @@ impl<'a> Lowering<'a> {
         let bytes = ops.iter().map(|ops| partials_bytes(ops, rows, sequence.n_ctx)).max().unwrap_or(0);
         let partials = allocator.buffer("attention partials", bytes, STORAGE);
         let tokens = tokens.clone();
-        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts: Vec::new() }
+        let tag = Tag::of("", "");
+        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts: Vec::new(), tag }
     }
 
     /// The buffer `id`, which some operation uses.
@@ -166,9 +169,19 @@ impl<'a> Lowering<'a> {
         self.buffers
     }
 
-    /// Uploads the parameters and binds everything.
+    /// Steps of operations that belong to no layer: uploads their parameters and binds everything.
     pub(crate) fn steps(&mut self, allocator: &mut Allocator, ops: &[Op]) -> Result<Vec<Step>> {
-        for op in ops {
+        self.bind(allocator, ops, self.plan.tags(ops, false))
+    }
+
+    /// Steps of the plan's body.
+    pub(crate) fn body(&mut self, allocator: &mut Allocator) -> Result<Vec<Step>> {
+        self.bind(allocator, &self.plan.body, self.plan.tags(&self.plan.body, true))
+    }
+
+    fn bind(&mut self, allocator: &mut Allocator, ops: &[Op], tags: Vec<Tag>) -> Result<Vec<Step>> {
+        for (op, tag) in ops.iter().zip(tags) {
+            self.tag = tag;
             self.lower(op)?;
         }
         let drafts = std::mem::take(&mut self.drafts);
@@ -181,7 +194,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn push<P: Pod>(&mut self, kernel: Kernel, params: P, bindings: Vec<(u32, wgpu::Buffer)>, grid: Grid) {
-        self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid });
+        let tag = Tag { op: kernel.stem(), ..self.tag.clone() };
+        self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid, tag });
     }
 
     fn lower(&mut self, op: &Op) -> Result<()> {
@@ -276,7 +290,10 @@ impl<'a> Lowering<'a> {
             MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
             MatMulForm::Serial => SERIAL_LANES,
         };
+        let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
+        let bytes = self.tag.bytes;
         for part in &matrix.parts {
+            self.tag.bytes = bytes * part.rows as u64 / rows as u64;
             let planes = PlaneParams::of(layout, part);
             let params = params::MatMul {
                 zero: 0,
