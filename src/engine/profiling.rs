@@ -143,3 +143,51 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{BackendChoice, LoadOptions};
+    use crate::gguf::Source;
+    use crate::gpu::list_adapters;
+    use crate::micro::MicroModel;
+    use crate::quant::QuantType;
+    use crate::sample::Sampling;
+    use pollster::block_on;
+
+    fn drawn(engine: &mut Engine, options: &GenerateOptions) -> Vec<u32> {
+        let mut generation = engine.start(&[5, 80, 21], options.clone()).unwrap();
+        let mut ids = Vec::new();
+        while let Some(piece) = block_on(engine.next(&mut generation)).unwrap() {
+            ids.extend(piece.ids);
+        }
+        ids
+    }
+
+    /// Batches run steps that add up or move the row on; a later answer must not notice.
+    #[test]
+    fn batches_time_every_step_and_leave_nothing_behind() {
+        if block_on(list_adapters()).is_empty() {
+            return;
+        }
+        let source = Source::memory("micro", MicroModel::llama3(QuantType::Q4_0).bytes());
+        let load = LoadOptions { backend: BackendChoice::Wgpu, n_ctx: Some(64), ..Default::default() };
+        let mut engine = block_on(Engine::load(source, load)).unwrap();
+        let filtered = Sampling { top_k: 40, top_p: 0.9, ..Sampling::new(1.0, 7) };
+        for sampling in [Sampling::GREEDY, filtered] {
+            let options = GenerateOptions { max_tokens: 20, sampling, ignore_eos: true, ..Default::default() };
+            engine.clear();
+            let expected = drawn(&mut engine, &options);
+            let mut tokens = Ledger::default();
+            tokens.add_tokens(Phase::Decode, 3);
+            let profile = block_on(engine.profile_by_batches(tokens)).unwrap();
+            assert_eq!((profile.method, profile.tokens, engine.position()), (Method::Batches, 3, 0));
+            let plan = &engine.model().plan;
+            let steps = plan.tags(&plan.body, true).len() + plan.tags(&plan.head, false).len();
+            assert!(profile.ops.iter().map(|op| op.count).sum::<u64>() >= 3 * (steps as u64 + 2), "{profile}");
+            assert!(profile.ops.iter().any(|op| op.op == "sample_finish"), "{profile}");
+            assert!(profile.gpu_ms.is_some_and(|ms| ms > 0.0), "{profile}");
+            assert_eq!(drawn(&mut engine, &options), expected);
+        }
+    }
+}
