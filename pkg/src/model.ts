@@ -5,7 +5,7 @@ import type { Connection } from './connection.js';
 import { BlueshiftError } from './errors.js';
 import { Generation } from './generation.js';
 import type { EngineOptions, Prompt } from './protocol.js';
-import type { GenerateOptions, Message, ModelInfo } from './types.js';
+import type { GenerateOptions, Message, ModelInfo, Profile, ProfileOptions } from './types.js';
 
 export class Model {
   /** What is loaded and what executes it. */
@@ -33,6 +33,12 @@ export class Model {
   /** The token ids of a text, as `generate` with `raw` would read it. */
   tokenize(text: string): Promise<Uint32Array> {
     return this.#connection.call('tokenize', { text });
+  }
+
+  /** Generates tokens from a made-up prompt, several times, and tells where the time goes, by operation and by layer. */
+  async profile({ promptTokens, tokens, signal }: ProfileOptions = {}): Promise<Profile> {
+    const args = { promptTokens: count('promptTokens', promptTokens ?? 64), tokens: integer('tokens', tokens ?? 32, 2, 2 ** 32 - 1) };
+    return this.#connection.call('profile', args, undefined, signal);
   }
 
   /** Frees the model and ends its worker. Pending and later calls reject with the code `Disposed`. */

@@ -1,5 +1,5 @@
 // Measures a model in a headless Chromium, in a worker as the npm package's engine is. Prints the JSON of `blueshift bench`.
-//   node tests/web/bench.mjs [--model FILE] [--adapter hw|sw] [--backend wgpu|cpu] [--pp N] [--tg N] [--depth N] [--reps N] [--burst N] [--ctx N]
+//   node tests/web/bench.mjs [--model FILE] [--adapter hw|sw] [--backend wgpu|cpu] [--pp N] [--tg N] [--depth N] [--reps N] [--burst N] [--ctx N] [--profile]
 // FILE lies in the folder of models. Environment: as run.mjs.
 
 import { parseArgs } from 'node:util';
@@ -20,13 +20,17 @@ const { values } = parseArgs({
     reps: text('5'),
     burst: text('16'),
     ctx: text('4096'),
+    profile: { type: 'boolean', default: false },
   },
 });
 const number = (name) => Number.parseInt(values[name], 10);
 const request = {
   url: `models/${values.model}`,
   load: { backend: values.backend, contextLength: number('ctx') },
-  bench: Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
+  bench: {
+    ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
+    profile: values.profile,
+  },
 };
 
 const server = await startServer();
