@@ -150,6 +150,8 @@ export interface Profile {
   /** Tokens generated after the first. */
   readonly tokens: number;
   readonly gpuMs: number | null;
+  /** What timing an operation adds to it, measured on empty ones; it is taken off all times. */
+  readonly timingUs: number;
   readonly sumOfOpsMs: number;
   readonly ratio: number | null;
   readonly phases: readonly PhaseTime[];

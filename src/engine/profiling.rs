@@ -48,7 +48,7 @@ impl Engine {
             self.run_timed(prompt, &options, Timing::Ops).await?;
             let steps = self.take_ledger().await?;
             self.clear();
-            return Ok(Profile::new(self.method(), &steps, Some(&whole)));
+            return self.profile_of(steps, Some(&whole)).await;
         }
         self.profile_by_batches(whole).await
     }
@@ -65,7 +65,7 @@ impl Engine {
         self.supersede();
         let ledger = self.take_ledger().await?;
         if self.times_ops(&ledger) {
-            return Ok(Some(Profile::new(self.method(), &ledger, None)));
+            return self.profile_of(ledger, None).await.map(Some);
         }
         let mut tokens = Ledger::default();
         tokens.add_tokens(Phase::Decode, ledger.tokens(Phase::Decode) as usize);
@@ -118,7 +118,7 @@ impl Engine {
                 whole.add_submit(Phase::Decode, batches.whole_ms * tokens as f64);
             }
         }
-        Ok(Profile::new(Method::Batches, &steps, Some(&whole)))
+        Ok(Profile::new(Method::Batches, steps, 0.0, Some(&whole)))
     }
 
     /// Whether operations can be timed one by one, by what is known after timing submits or operations.
@@ -129,11 +129,13 @@ impl Engine {
         }
     }
 
-    fn method(&self) -> Method {
-        match &self.backend {
-            AnyBackend::Cpu(_) => Method::Clock,
-            AnyBackend::Gpu(_) => Method::Timestamps,
-        }
+    /// The report of operations that were timed one by one.
+    async fn profile_of(&self, steps: Ledger, whole: Option<&Ledger>) -> Result<Profile> {
+        let (method, cost_ms) = match &self.backend {
+            AnyBackend::Cpu(_) => (Method::Clock, 0.0),
+            AnyBackend::Gpu(gpu) => (Method::Timestamps, gpu.timing_cost_ms().await?),
+        };
+        Ok(Profile::new(method, steps, cost_ms * 1e3, whole))
     }
 
     async fn take_ledger(&mut self) -> Result<Ledger> {
