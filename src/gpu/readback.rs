@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use super::device::Gpu;
+use super::device::{Gpu, pause};
 use super::tally::Tally;
 use crate::engine::backend::Readback;
+use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 
 /// A result that a callback delivers.
@@ -47,7 +48,8 @@ pub(crate) struct Reading {
     bytes: u64,
     /// What fills the staging buffer; `None` waits for everything submitted.
     submission: Option<wgpu::SubmissionIndex>,
-    mapped: Pin<Box<dyn Future<Output = Result<(), wgpu::BufferAsyncError>>>>,
+    /// When the bytes were there, and whether they are.
+    mapped: Pin<Box<dyn Future<Output = (f64, Result<(), wgpu::BufferAsyncError>)>>>,
 }
 
 impl Reading {
@@ -64,7 +66,7 @@ impl Reading {
     ) -> Result<Self> {
         gpu.check_readback(purpose)?;
         let (send, receive) = oneshot();
-        staging.map_async(wgpu::MapMode::Read, ..bytes, send);
+        staging.map_async(wgpu::MapMode::Read, ..bytes, |result| send((now_ms(), result)));
         Tally::add(&gpu.tally().maps, 1);
         Ok(Reading { gpu: gpu.clone(), staging: staging.clone(), bytes, submission, mapped: Box::pin(receive) })
     }
@@ -75,7 +77,11 @@ impl Reading {
         let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: None };
         let polled = self.gpu.device().poll(wait);
         polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
-        let mapped = self.mapped.as_mut().await;
+        let (mapped_ms, mapped) = self.mapped.as_mut().await;
+        let delay_ms = mapped_ms + self.gpu.readback_delay_ms() - now_ms();
+        if delay_ms >= 1.0 {
+            pause(delay_ms as u32).await;
+        }
         self.gpu.check()?;
         mapped.map_err(unreadable)?;
         let data = self.staging.get_mapped_range(..self.bytes).map_err(unreadable)?.to_vec();
