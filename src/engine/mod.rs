@@ -19,6 +19,7 @@ pub mod backend;
 mod bench;
 pub(crate) mod clock;
 mod floor;
+mod flow;
 mod generate;
 mod load;
 mod stop;

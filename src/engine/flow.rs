@@ -1,0 +1,555 @@
+//! How many steps a submit draws and how many submits are in flight, from when bursts were submitted and when they arrived.
+//!
+//! The device computes bursts one behind the other, `t` ms a step; a burst's tokens are read `R` ms after its work is done,
+//! and the arrival of one lets the next be submitted. With `d` bursts of `b` steps in flight a round trip (submit to
+//! arrival) takes `max(d b t, b t + R)` and yields `d b` tokens, so the device never waits once `(d - 1) b t >= R`. Neither `t`
+//! nor `R` can be seen alone, and a readback may be a poll that delivers at its ticks whatever has finished; so nothing is
+//! modelled. The controller moves on a ladder of rungs, each a burst and a depth, and compares measured rates:
+//!
+//! - **Bottom.** Single steps, three in flight, then [`MAX_DEPTH`](FlowControl::adaptive) in flight, then longer bursts. Few tokens in flight are few
+//!   discarded at a stop, and single steps are the smoothest text.
+//! - **Up**, two rungs at a time (bursts double), while the rate grows as it must on a device that waits: by nearly as much as
+//!   the tokens in flight. A rung that pays less, but pays, is kept and is the last: the device is busy. One that does not
+//!   pay is left. Longer bursts are tried only where the round trip is slow at all: below [`SLOW_MS`] single steps are
+//!   faster than anyone reads.
+//! - **The latency target** bounds the time between two arrivals. A rung that exceeds it is left, except where arrivals are
+//!   as rare one rung lower too: then the readback is what they wait for, and a longer burst costs nothing.
+//! - **Down.** A readback that became faster does not show in a busy device's rate, so once in a while one rung lower
+//!   is tried, and kept if it is as fast or if it brings arrivals under the target. Each failure makes the next try rarer.
+//! - **Again**, when the settled rate changes: throttling, a tab in the background, a longer context.
+//!
+//! A rate is counted from the arrival of the last burst of the rung before over whole round trips (as many arrivals as bursts in flight, or
+//! a multiple), so that clumps of arrivals are counted whole. What precedes the first arrival of a generation, prefill
+//! and first token, is in none.
+
+use std::collections::VecDeque;
+
+/// Round trips under this many milliseconds are no reason for longer bursts.
+const SLOW_MS: f64 = 6.0;
+/// The least gain for which a higher rung is kept.
+const WORTH: f64 = 1.07;
+/// The least share of the lower rung's rate over the higher one's for which the lower one is kept.
+const AS_FAST: f64 = 0.95;
+/// The share of the growth in tokens in flight by which the rate grows on a device that clearly waits.
+const WAITING: f64 = 0.9;
+/// A settled rate that changes by more than this factor is measured anew.
+const CHANGED: f64 = 1.3;
+/// By how much arrivals of one round trip may exceed the target before a try ends; after more round trips, less.
+const MARGIN: f64 = 0.25;
+/// Round trips of a window that starts a climb.
+const SHORT: usize = 2;
+/// Round trips of a window on which a rung is left or kept for good.
+const LONG: usize = 8;
+/// Windows between settling and trying a lower rung; four times as many after each failure.
+const FIRST_WAIT: u32 = 4;
+/// The most windows between two tries.
+const LONGEST_WAIT: u32 = 256;
+
+/// Steps a burst and bursts in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rung {
+    burst: usize,
+    depth: usize,
+}
+
+impl Rung {
+    /// Tokens in flight.
+    fn tokens(self) -> f64 {
+        (self.burst * self.depth) as f64
+    }
+}
+
+/// What a window measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Measured {
+    /// Tokens a millisecond.
+    rate: f64,
+    /// Mean milliseconds between arrivals.
+    spacing_ms: f64,
+    /// Mean milliseconds from submit to arrival.
+    round_trip_ms: f64,
+}
+
+/// Arrivals at one rung.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    /// Arrivals that belong to what was before; the last of them starts the window.
+    skip: usize,
+    start_ms: f64,
+    bursts: usize,
+    steps: usize,
+    round_trips_ms: f64,
+}
+
+impl Window {
+    /// A window that starts with the arrival of the last of `skip` bursts.
+    fn after(skip: usize) -> Self {
+        Window { skip, ..Window::default() }
+    }
+
+    /// A window that starts now.
+    fn from(start_ms: f64) -> Self {
+        Window { start_ms, ..Window::default() }
+    }
+
+    fn add(&mut self, steps: usize, round_trip_ms: f64, now_ms: f64) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            self.start_ms = now_ms;
+            return;
+        }
+        self.bursts += 1;
+        self.steps += steps;
+        self.round_trips_ms += round_trip_ms;
+    }
+
+    fn measured(&self, now_ms: f64) -> Measured {
+        let ms = (now_ms - self.start_ms).max(f64::EPSILON);
+        let bursts = self.bursts as f64;
+        Measured { rate: self.steps as f64 / ms, spacing_ms: ms / bursts, round_trip_ms: self.round_trips_ms / bursts }
+    }
+}
+
+/// What the rung in use is for.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// Its rate is not known yet; then a higher one is tried.
+    Measure,
+    /// It is compared with rung `from`, which measured `was`.
+    Try { from: usize, was: Measured },
+    /// It stays. `was` is its first window.
+    Settled { was: Option<Measured>, windows: u32 },
+}
+
+/// Decides burst and depth. It has no clock: every call says when it happened, in milliseconds since any start.
+#[derive(Debug, Clone)]
+pub(crate) struct FlowControl {
+    /// Lowest first.
+    ladder: Vec<Rung>,
+    target_ms: f64,
+    rung: usize,
+    phase: Phase,
+    /// Windows between settling and trying a lower rung.
+    wait: u32,
+    /// Arrivals are over the target, and a shorter burst did not help.
+    late_anyway: bool,
+    window: Window,
+    /// When the bursts in flight were submitted, oldest first.
+    in_flight: VecDeque<f64>,
+    /// Whether the generation's first token is there.
+    started: bool,
+}
+
+impl FlowControl {
+    /// Adapts to the readback: bursts of 1 to `capacity` steps, up to `max_depth` in flight, arrivals at most
+    /// `latency_target_ms` apart unless single steps take longer.
+    pub(crate) fn adaptive(latency_target_ms: f64, capacity: usize, max_depth: usize) -> Self {
+        let max_depth = max_depth.max(1);
+        let shallow = (max_depth > 3).then_some(Rung { burst: 1, depth: 3 });
+        let deep = bursts(capacity).into_iter().map(|burst| Rung { burst, depth: max_depth });
+        Self::on(shallow.into_iter().chain(deep).collect(), latency_target_ms)
+    }
+
+    /// Always `burst` steps and `depth` bursts, each at least 1.
+    pub(crate) fn fixed(burst: usize, depth: usize) -> Self {
+        Self::on(vec![Rung { burst: burst.max(1), depth: depth.max(1) }], f64::INFINITY)
+    }
+
+    fn on(ladder: Vec<Rung>, target_ms: f64) -> Self {
+        FlowControl {
+            ladder,
+            target_ms,
+            rung: 0,
+            phase: Phase::Measure,
+            wait: FIRST_WAIT,
+            late_anyway: false,
+            window: Window::after(1),
+            in_flight: VecDeque::new(),
+            started: false,
+        }
+    }
+
+    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step, awaited alone.
+    pub(crate) fn begin(&mut self) {
+        self.in_flight.clear();
+        self.started = false;
+        self.window = Window::after(1);
+    }
+
+    /// Steps of the next burst.
+    pub(crate) fn burst(&self) -> usize {
+        if self.started { self.ladder[self.rung].burst } else { 1 }
+    }
+
+    /// Bursts to have in flight.
+    pub(crate) fn depth(&self) -> usize {
+        if self.started { self.ladder[self.rung].depth } else { 1 }
+    }
+
+    /// A burst was submitted.
+    pub(crate) fn submitted(&mut self, now_ms: f64) {
+        self.in_flight.push_back(now_ms);
+    }
+
+    /// The oldest burst in flight arrived with `steps` tokens.
+    pub(crate) fn arrived(&mut self, steps: usize, now_ms: f64) {
+        let Some(submitted_ms) = self.in_flight.pop_front() else { return };
+        self.started = true;
+        self.window.add(steps, now_ms - submitted_ms, now_ms);
+        let depth = self.depth();
+        let round_trips = if matches!(self.phase, Phase::Measure) { SHORT } else { LONG };
+        if self.window.bursts == round_trips * depth {
+            self.judge(self.window.measured(now_ms), now_ms);
+        } else if self.window.bursts > 0 && self.window.bursts.is_multiple_of(depth) {
+            self.look(self.window.measured(now_ms), now_ms);
+        }
+    }
+
+    /// After each round trip: leaves a rung whose arrivals are far too rare, goes on at once from a higher one on a device that
+    /// clearly waits.
+    fn look(&mut self, seen: Measured, now_ms: f64) {
+        let round_trips = (self.window.bursts / self.depth()) as f64;
+        let at_least = Measured { spacing_ms: seen.spacing_ms / (1.0 + MARGIN / round_trips), ..seen };
+        match self.phase {
+            Phase::Try { from, was } if from < self.rung => {
+                if !self.may_stay(was, at_least) {
+                    self.judge_higher(from, was, seen, now_ms);
+                } else if self.grew(from, was, seen) >= WAITING && self.may_stay(was, seen) {
+                    self.climb(seen, now_ms);
+                }
+            }
+            Phase::Try { from, was } if self.is_late(at_least) => self.shorten(seen.rate, from, was),
+            Phase::Measure | Phase::Settled { .. } if self.is_late(at_least) => self.shorten(seen.rate, self.rung, seen),
+            _ => {}
+        }
+    }
+
+    /// Acts on a whole window.
+    fn judge(&mut self, seen: Measured, now_ms: f64) {
+        match self.phase {
+            Phase::Measure if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen),
+            Phase::Measure => self.climb(seen, now_ms),
+            Phase::Try { from, was } if from < self.rung => self.judge_higher(from, was, seen, now_ms),
+            Phase::Try { from, was } => self.judge_lower(from, was, seen, now_ms),
+            Phase::Settled { was: None, .. } => self.settle(Some(seen), 0, now_ms),
+            Phase::Settled { was: Some(was), windows } => self.watch(was, seen, windows + 1, now_ms),
+        }
+    }
+
+    fn judge_higher(&mut self, from: usize, was: Measured, seen: Measured, now_ms: f64) {
+        let late = !self.may_stay(was, seen);
+        let half_way = from + 1;
+        if late && half_way < self.rung {
+            self.try_rung(half_way, from, was);
+        } else if late || seen.rate < was.rate * WORTH {
+            self.go(from);
+            if seen.rate * CHANGED < was.rate {
+                return self.measure(); // more in flight cannot slow a device down: it changed meanwhile
+            }
+            self.phase = Phase::Settled { was: None, windows: 0 };
+        } else {
+            self.climb(seen, now_ms);
+        }
+    }
+
+    fn judge_lower(&mut self, from: usize, was: Measured, seen: Measured, now_ms: f64) {
+        let sooner = was.spacing_ms > self.target_ms && seen.spacing_ms * WORTH < was.spacing_ms;
+        if sooner || seen.rate >= was.rate * AS_FAST {
+            return self.descend(seen, now_ms);
+        }
+        if seen.spacing_ms > was.spacing_ms * CHANGED {
+            return self.measure(); // shorter bursts cannot come later: the device changed meanwhile
+        }
+        self.late_anyway = was.spacing_ms > self.target_ms;
+        self.go(from);
+        self.measure();
+    }
+
+    /// A settled rung was measured again.
+    fn watch(&mut self, was: Measured, seen: Measured, windows: u32, now_ms: f64) {
+        let changed = seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate;
+        if changed {
+            self.wait = FIRST_WAIT;
+            self.late_anyway = false;
+        }
+        if self.is_late(seen) {
+            self.shorten(seen.rate, self.rung, seen);
+        } else if windows >= self.wait {
+            self.wait = (self.wait * 4).min(LONGEST_WAIT);
+            self.descend(seen, now_ms);
+        } else if changed {
+            self.measure();
+        } else {
+            self.settle(Some(was), windows, now_ms);
+        }
+    }
+
+    /// The rate's growth since rung `from`, over the growth of the tokens in flight.
+    fn grew(&self, from: usize, was: Measured, seen: Measured) -> f64 {
+        let more = self.ladder[self.rung].tokens() / self.ladder[from].tokens();
+        seen.rate / (was.rate * more)
+    }
+
+    /// Whether a higher rung's arrivals are near enough to each other, `was` being the lower one's.
+    fn may_stay(&self, was: Measured, seen: Measured) -> bool {
+        self.ladder[self.rung].burst == 1 || seen.spacing_ms <= self.target_ms.max(was.spacing_ms * WORTH)
+    }
+
+    /// Whether a shorter burst may bring arrivals under the target.
+    fn is_late(&self, seen: Measured) -> bool {
+        self.ladder[self.rung].burst > 1 && seen.spacing_ms > self.target_ms && !self.late_anyway
+    }
+
+    /// Tries the longest burst that meets the target at this rate, in place of rung `from`.
+    fn shorten(&mut self, rate: f64, from: usize, was: Measured) {
+        let fits = |rung: &Rung| rung.burst as f64 <= self.target_ms * rate;
+        let rung = self.ladder.iter().rposition(fits).unwrap_or(0).min(self.rung - 1);
+        self.try_rung(rung, from, was);
+    }
+
+    /// Tries a higher rung if there is one and the readback is slow enough for it.
+    fn climb(&mut self, seen: Measured, now_ms: f64) {
+        let rung = self.rung;
+        let top = self.ladder.len() - 1;
+        let deepest = self.ladder[top].depth;
+        if self.ladder[rung].depth < deepest {
+            self.try_rung(rung + 1, rung, seen);
+        } else if rung < top && seen.round_trip_ms >= SLOW_MS {
+            let double = 2 * self.ladder[rung].burst;
+            let next = self.ladder.iter().rposition(|r| r.burst <= double).unwrap_or(top);
+            self.try_rung(next.max(rung + 1), rung, seen);
+        } else {
+            self.settle(Some(seen), 0, now_ms);
+        }
+    }
+
+    /// Tries the rung below if there is one.
+    fn descend(&mut self, seen: Measured, now_ms: f64) {
+        match self.rung {
+            0 => self.climb(seen, now_ms),
+            rung => self.try_rung(rung - 1, rung, seen),
+        }
+    }
+
+    fn try_rung(&mut self, rung: usize, from: usize, was: Measured) {
+        self.phase = Phase::Try { from, was };
+        self.go(rung);
+    }
+
+    /// Starts over at this rung.
+    fn measure(&mut self) {
+        self.phase = Phase::Measure;
+        self.go(self.rung);
+    }
+
+    /// Changes rung; what is in flight belongs to the old one.
+    fn go(&mut self, rung: usize) {
+        self.rung = rung;
+        self.window = Window::after(self.in_flight.len());
+    }
+
+    /// Stays at this rung.
+    fn settle(&mut self, was: Option<Measured>, windows: u32, now_ms: f64) {
+        self.phase = Phase::Settled { was, windows };
+        self.window = Window::from(now_ms);
+    }
+}
+
+/// Burst lengths of the ladder: powers of two and half-way between them, up to `capacity`.
+fn bursts(capacity: usize) -> Vec<usize> {
+    let capacity = capacity.max(1);
+    let powers = (0..usize::BITS - 1).map(|p| 1usize << p).take_while(|&power| power < capacity);
+    let mut all: Vec<usize> = powers.flat_map(|power| [power, power + power / 2]).filter(|&b| b < capacity).collect();
+    all.push(capacity);
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::micro::rng::Rng;
+
+    const TARGET_MS: f64 = 50.0;
+
+    /// How tokens come back.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Readback {
+        /// This many milliseconds after the work is done.
+        After(f64),
+        /// At the next multiple of this many milliseconds.
+        Polled(f64),
+    }
+
+    impl Readback {
+        /// So fast that single steps are best.
+        fn is_fast(self) -> bool {
+            let (Readback::After(ms) | Readback::Polled(ms)) = self;
+            ms <= 2.5
+        }
+    }
+
+    /// A device, its readback and an engine with a virtual clock.
+    struct Simulator {
+        /// Milliseconds a step.
+        t: f64,
+        readback: Readback,
+        /// Relative: 0.3 spreads times over 70 to 130 %.
+        jitter: f64,
+        rng: Rng,
+        now: f64,
+        device_free: f64,
+        last_arrival: f64,
+        /// Steps and arrival of the bursts in flight.
+        in_flight: VecDeque<(usize, f64)>,
+        flow: FlowControl,
+    }
+
+    /// What a stretch of tokens took.
+    #[derive(Debug, Default)]
+    struct Stretch {
+        tokens: usize,
+        ms: f64,
+        arrivals: usize,
+        changes: usize,
+        /// Of these, in bursts of several steps that took more than the target.
+        late_ms: f64,
+    }
+
+    impl Stretch {
+        fn rate(&self) -> f64 {
+            self.tokens as f64 / self.ms
+        }
+    }
+
+    impl Simulator {
+        fn new(flow: FlowControl, t: f64, readback: Readback, jitter: f64, seed: u64) -> Self {
+            let rng = Rng::new(seed, "flow");
+            let (now, device_free, last_arrival) = (0.0, 0.0, 0.0);
+            Simulator { t, readback, jitter, rng, now, device_free, last_arrival, in_flight: VecDeque::new(), flow }
+        }
+
+        fn spread(&mut self) -> f64 {
+            1.0 + self.jitter * f64::from(self.rng.uniform(-1.0, 1.0))
+        }
+
+        fn submit(&mut self) {
+            let steps = self.flow.burst();
+            let done = self.now.max(self.device_free) + steps as f64 * self.t * self.spread();
+            self.device_free = done;
+            let arrival = match self.readback {
+                Readback::After(r) => done + r * self.spread(),
+                Readback::Polled(p) => (done / p).ceil() * p,
+            };
+            self.last_arrival = self.last_arrival.max(arrival);
+            self.in_flight.push_back((steps, self.last_arrival));
+            self.flow.submitted(self.now);
+        }
+
+        /// Draws `tokens` tokens or a few more.
+        fn run(&mut self, tokens: usize) -> Stretch {
+            self.run_while(|stretch| stretch.tokens < tokens)
+        }
+
+        fn run_ms(&mut self, ms: f64) -> Stretch {
+            self.run_while(|stretch| stretch.ms < ms)
+        }
+
+        fn run_while(&mut self, go_on: impl Fn(&Stretch) -> bool) -> Stretch {
+            let mut stretch = Stretch::default();
+            let start = self.now;
+            while go_on(&stretch) {
+                while self.in_flight.len() < self.flow.depth() {
+                    self.submit();
+                }
+                let (steps, arrival) = self.in_flight.pop_front().expect("a burst in flight");
+                self.now = arrival;
+                let before = self.flow.rung;
+                self.flow.arrived(steps, self.now);
+                stretch.changes += usize::from(self.flow.rung != before);
+                stretch.tokens += steps;
+                stretch.arrivals += 1;
+                let burst_ms = steps as f64 * self.t;
+                stretch.late_ms += if steps > 1 && burst_ms > TARGET_MS { burst_ms } else { 0.0 };
+                stretch.ms = self.now - start;
+            }
+            stretch
+        }
+    }
+
+    const STEP_MS: [f64; 6] = [0.5, 1.0, 2.0, 5.0, 20.0, 80.0];
+    const READBACK_MS: [f64; 5] = [0.1, 2.5, 10.0, 30.0, 100.0];
+    const JITTER: [f64; 3] = [0.0, 0.1, 0.3];
+    /// By then the controller has settled.
+    const CONVERGED_MS: f64 = 3000.0;
+
+    /// The best of the bursts that the target allows, at depth 4: tokens a millisecond.
+    fn best_fixed(t: f64, readback: Readback, jitter: f64, seed: u64) -> f64 {
+        let longest = if readback.is_fast() { 1.0 } else { (TARGET_MS / t).clamp(1.0, 64.0) };
+        let mut sim = Simulator::new(FlowControl::fixed(longest as usize, 4), t, readback, jitter, seed);
+        sim.run(10_000).rate()
+    }
+
+    fn adaptive(t: f64, readback: Readback, jitter: f64, seed: u64) -> Simulator {
+        Simulator::new(FlowControl::adaptive(TARGET_MS, 64, 4), t, readback, jitter, seed)
+    }
+
+    /// Every step time, readback and jitter, each with its index as the seed.
+    fn table() -> Vec<(f64, Readback, f64)> {
+        let readbacks = READBACK_MS.map(Readback::After).into_iter().chain(READBACK_MS.map(Readback::Polled));
+        let with_steps = readbacks.flat_map(|readback| STEP_MS.map(|t| (t, readback)));
+        with_steps.flat_map(|(t, readback)| JITTER.map(|jitter| (t, readback, jitter))).collect()
+    }
+
+    #[test]
+    fn table_converges() {
+        println!("| readback | ms a step | jitter | first 1,000 | next 5,000 | burst, depth | changes |");
+        for (seed, (t, readback, jitter)) in table().into_iter().enumerate() {
+            let seed = seed as u64;
+            let mut sim = adaptive(t, readback, jitter, seed);
+            let best = best_fixed(t, readback, jitter, seed);
+            let mut first = sim.run(1000);
+            let share = first.rate() / best;
+            first.changes += sim.run_ms(CONVERGED_MS - sim.now).changes;
+            let then = sim.run(5000);
+            let (burst, depth) = (sim.flow.burst(), sim.flow.depth());
+            let what = format!("{readback:?}, {t} ms a step, jitter {jitter}");
+            print!("{readback:?} | {t} | {jitter} | {share:.2} | {:.2} | {burst} x {depth}\n", then.rate() / best);
+            let spacing_ms = then.ms / then.arrivals as f64;
+            assert!(then.rate() > 0.9 * best, "{what}: {} of {best}", then.rate());
+            assert!(share > 0.15, "{what}: {share} with convergence");
+            assert!(spacing_ms < 1.05 * TARGET_MS.max(t), "{what}: arrivals every {spacing_ms} ms");
+            assert!(then.late_ms < 0.25 * then.ms, "{what}: late for {} of {}", then.late_ms, then.ms);
+            assert!(!readback.is_fast() || burst == 1, "{what}: bursts of {burst}");
+            assert!(first.changes <= 30 && then.changes <= 30, "{what}: {} {} changes", first.changes, then.changes);
+        }
+    }
+
+    #[test]
+    fn it_follows_a_changing_device() {
+        // Milliseconds a step and readback, before and after; the longest burst that is right after.
+        let cases = [
+            (1.0, Readback::After(0.1), 1.0, Readback::After(100.0), 50),
+            (2.0, Readback::After(0.1), 2.0, Readback::Polled(100.0), 25),
+            (2.0, Readback::After(100.0), 2.0, Readback::After(0.1), 1),
+            (2.0, Readback::Polled(100.0), 2.0, Readback::After(2.5), 1),
+            (1.0, Readback::After(100.0), 5.0, Readback::After(100.0), 10),
+            (1.0, Readback::Polled(100.0), 20.0, Readback::Polled(100.0), 2),
+            (5.0, Readback::Polled(100.0), 1.0, Readback::Polled(100.0), 50),
+            (0.5, Readback::After(100.0), 80.0, Readback::After(0.1), 1),
+        ];
+        for jitter in JITTER {
+            for (t, readback, later_t, later, longest) in cases {
+                let what = format!("{readback:?} at {t} ms, then {later:?} at {later_t} ms, jitter {jitter}");
+                let mut sim = adaptive(t, readback, jitter, 1);
+                sim.run_ms(10_000.0);
+                (sim.t, sim.readback) = (later_t, later);
+                let settling = sim.run_ms(10_000.0);
+                sim.run_ms(50_000.0);
+                let settled = sim.run_ms(30_000.0);
+                let best = best_fixed(later_t, later, jitter, 1);
+                println!("{what}: {:.2} late {:.2} {:.2} burst {} ch {} {:.2}", settling.rate()/best, settling.late_ms/settling.ms, settled.rate() / best, sim.flow.burst(), settled.changes, settled.late_ms/settled.ms);
+            }
+        }
+    }
+}
