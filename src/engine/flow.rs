@@ -36,9 +36,9 @@ const WAITING: f64 = 0.9;
 const CHANGED: f64 = 1.3;
 /// By how much arrivals of one round trip may exceed the target before a try ends; after more round trips, less.
 const MARGIN: f64 = 0.25;
-/// Round trips of a window that starts a climb.
+/// Round trips of the first window of all.
 const SHORT: usize = 2;
-/// Round trips of a window on which a rung is left or kept for good.
+/// Round trips of every other window on which a rung is left or kept for good.
 const LONG: usize = 8;
 /// Windows between settling and trying a lower rung; four times as many after each failure.
 const FIRST_WAIT: u32 = 4;
@@ -113,8 +113,8 @@ impl Window {
 /// What the rung in use is for.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// Its rate is not known yet; then a higher one is tried.
-    Measure,
+    /// Its rate is not known before so many round trips; then a higher one is tried.
+    Measure { round_trips: usize },
     /// It is compared with rung `from`, which measured `was`.
     Try { from: usize, was: Measured },
     /// It stays. `was` is its first window.
@@ -160,7 +160,7 @@ impl FlowControl {
             ladder,
             target_ms,
             rung: 0,
-            phase: Phase::Measure,
+            phase: Phase::Measure { round_trips: SHORT },
             wait: FIRST_WAIT,
             late_anyway: false,
             window: Window::after(1),
@@ -197,7 +197,7 @@ impl FlowControl {
         self.started = true;
         self.window.add(steps, now_ms - submitted_ms, now_ms);
         let depth = self.depth();
-        let round_trips = if matches!(self.phase, Phase::Measure) { SHORT } else { LONG };
+        let round_trips = if let Phase::Measure { round_trips } = self.phase { round_trips } else { LONG };
         if self.window.bursts == round_trips * depth {
             self.judge(self.window.measured(now_ms), now_ms);
         } else if self.window.bursts > 0 && self.window.bursts.is_multiple_of(depth) {
@@ -219,7 +219,7 @@ impl FlowControl {
                 }
             }
             Phase::Try { from, was } if self.is_late(at_least) => self.shorten(seen.rate, from, was),
-            Phase::Measure | Phase::Settled { .. } if self.is_late(at_least) => self.shorten(seen.rate, self.rung, seen),
+            Phase::Measure { .. } | Phase::Settled { .. } if self.is_late(at_least) => self.shorten(seen.rate, self.rung, seen),
             _ => {}
         }
     }
@@ -227,8 +227,8 @@ impl FlowControl {
     /// Acts on a whole window.
     fn judge(&mut self, seen: Measured, now_ms: f64) {
         match self.phase {
-            Phase::Measure if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen),
-            Phase::Measure => self.climb(seen, now_ms),
+            Phase::Measure { .. } if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen),
+            Phase::Measure { .. } => self.climb(seen, now_ms),
             Phase::Try { from, was } if from < self.rung => self.judge_higher(from, was, seen, now_ms),
             Phase::Try { from, was } => self.judge_lower(from, was, seen, now_ms),
             Phase::Settled { was: None, .. } => self.settle(Some(seen), 0, now_ms),
@@ -267,18 +267,15 @@ impl FlowControl {
 
     /// A settled rung was measured again.
     fn watch(&mut self, was: Measured, seen: Measured, windows: u32, now_ms: f64) {
-        let changed = seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate;
-        if changed {
-            self.wait = FIRST_WAIT;
-            self.late_anyway = false;
-        }
         if self.is_late(seen) {
             self.shorten(seen.rate, self.rung, seen);
+        } else if seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate {
+            self.wait = FIRST_WAIT;
+            self.late_anyway = false;
+            self.measure();
         } else if windows >= self.wait {
             self.wait = (self.wait * 4).min(LONGEST_WAIT);
             self.descend(seen, now_ms);
-        } else if changed {
-            self.measure();
         } else {
             self.settle(Some(was), windows, now_ms);
         }
@@ -338,7 +335,7 @@ impl FlowControl {
 
     /// Starts over at this rung.
     fn measure(&mut self) {
-        self.phase = Phase::Measure;
+        self.phase = Phase::Measure { round_trips: LONG };
         self.go(self.rung);
     }
 
