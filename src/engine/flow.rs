@@ -82,14 +82,9 @@ struct Window {
 }
 
 impl Window {
-    /// A window that starts with the arrival of the last of `skip` bursts.
-    fn after(skip: usize) -> Self {
-        Window { skip, ..Window::default() }
-    }
-
-    /// A window that starts now.
-    fn from(start_ms: f64) -> Self {
-        Window { start_ms, ..Window::default() }
+    /// A window that starts now, or with the arrival of the last of `skip` bursts.
+    fn new(skip: usize, start_ms: f64) -> Self {
+        Window { skip, start_ms, ..Window::default() }
     }
 
     fn add(&mut self, steps: usize, round_trip_ms: f64, now_ms: f64) {
@@ -163,7 +158,7 @@ impl FlowControl {
             phase: Phase::Measure { round_trips: SHORT },
             wait: FIRST_WAIT,
             late_anyway: false,
-            window: Window::after(1),
+            window: Window::new(1, 0.0),
             in_flight: VecDeque::new(),
             started: false,
         }
@@ -173,7 +168,7 @@ impl FlowControl {
     pub(crate) fn begin(&mut self) {
         self.in_flight.clear();
         self.started = false;
-        self.window = Window::after(1);
+        self.window = Window::new(1, 0.0);
     }
 
     /// Steps of the next burst.
@@ -218,9 +213,9 @@ impl FlowControl {
                     self.climb(seen, now_ms);
                 }
             }
-            Phase::Try { from, was } if self.is_late(at_least) => self.shorten(seen.rate, from, was),
+            Phase::Try { from, was } if self.is_late(at_least) => self.shorten(seen.rate, from, was, now_ms),
             Phase::Measure { .. } | Phase::Settled { .. } if self.is_late(at_least) => {
-                self.shorten(seen.rate, self.rung, seen)
+                self.shorten(seen.rate, self.rung, seen, now_ms)
             }
             _ => {}
         }
@@ -229,7 +224,7 @@ impl FlowControl {
     /// Acts on a whole window.
     fn judge(&mut self, seen: Measured, now_ms: f64) {
         match self.phase {
-            Phase::Measure { .. } if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen),
+            Phase::Measure { .. } if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen, now_ms),
             Phase::Measure { .. } => self.climb(seen, now_ms),
             Phase::Try { from, was } if from < self.rung => self.judge_higher(from, was, seen, now_ms),
             Phase::Try { from, was } => self.judge_lower(from, was, seen, now_ms),
@@ -242,11 +237,11 @@ impl FlowControl {
         let late = !self.may_stay(was, seen);
         let half_way = from + 1;
         if late && half_way < self.rung {
-            self.try_rung(half_way, from, was);
+            self.try_rung(half_way, from, was, now_ms);
         } else if late || seen.rate < was.rate * WORTH {
-            self.go(from);
+            self.go(from, now_ms);
             if seen.rate * CHANGED < was.rate {
-                return self.measure(); // more in flight cannot slow a device down: it changed meanwhile
+                return self.measure(now_ms); // more in flight cannot slow a device down: it changed meanwhile
             }
             self.phase = Phase::Settled { was: None, windows: 0 };
         } else {
@@ -259,22 +254,22 @@ impl FlowControl {
         if sooner || seen.rate >= was.rate * AS_FAST {
             return self.descend(seen, now_ms);
         }
-        if seen.spacing_ms > was.spacing_ms * CHANGED {
-            return self.measure(); // shorter bursts cannot come later: the device changed meanwhile
+        if seen.round_trip_ms > was.round_trip_ms * CHANGED {
+            return self.measure(now_ms); // shorter bursts cannot take longer: the device changed meanwhile
         }
         self.late_anyway = was.spacing_ms > self.target_ms;
-        self.go(from);
-        self.measure();
+        self.go(from, now_ms);
+        self.measure(now_ms);
     }
 
     /// A settled rung was measured again.
     fn watch(&mut self, was: Measured, seen: Measured, windows: u32, now_ms: f64) {
         if self.is_late(seen) {
-            self.shorten(seen.rate, self.rung, seen);
+            self.shorten(seen.rate, self.rung, seen, now_ms);
         } else if seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate {
             self.wait = FIRST_WAIT;
             self.late_anyway = false;
-            self.measure();
+            self.measure(now_ms);
         } else if windows >= self.wait {
             self.wait = (self.wait * 4).min(LONGEST_WAIT);
             self.descend(seen, now_ms);
@@ -300,10 +295,10 @@ impl FlowControl {
     }
 
     /// Tries the longest burst that meets the target at this rate, in place of rung `from`.
-    fn shorten(&mut self, rate: f64, from: usize, was: Measured) {
+    fn shorten(&mut self, rate: f64, from: usize, was: Measured, now_ms: f64) {
         let fits = |rung: &Rung| rung.burst as f64 <= self.target_ms * rate;
         let rung = self.ladder.iter().rposition(fits).unwrap_or(0).min(self.rung - 1);
-        self.try_rung(rung, from, was);
+        self.try_rung(rung, from, was, now_ms);
     }
 
     /// Tries a higher rung if there is one and the readback is slow enough for it.
@@ -312,11 +307,11 @@ impl FlowControl {
         let top = self.ladder.len() - 1;
         let deepest = self.ladder[top].depth;
         if self.ladder[rung].depth < deepest {
-            self.try_rung(rung + 1, rung, seen);
+            self.try_rung(rung + 1, rung, seen, now_ms);
         } else if rung < top && seen.round_trip_ms >= SLOW_MS {
             let double = 2 * self.ladder[rung].burst;
             let next = self.ladder.iter().rposition(|r| r.burst <= double).unwrap_or(top);
-            self.try_rung(next.max(rung + 1), rung, seen);
+            self.try_rung(next.max(rung + 1), rung, seen, now_ms);
         } else {
             self.settle(Some(seen), 0, now_ms);
         }
@@ -326,31 +321,31 @@ impl FlowControl {
     fn descend(&mut self, seen: Measured, now_ms: f64) {
         match self.rung {
             0 => self.climb(seen, now_ms),
-            rung => self.try_rung(rung - 1, rung, seen),
+            rung => self.try_rung(rung - 1, rung, seen, now_ms),
         }
     }
 
-    fn try_rung(&mut self, rung: usize, from: usize, was: Measured) {
+    fn try_rung(&mut self, rung: usize, from: usize, was: Measured, now_ms: f64) {
         self.phase = Phase::Try { from, was };
-        self.go(rung);
+        self.go(rung, now_ms);
     }
 
     /// Starts over at this rung.
-    fn measure(&mut self) {
+    fn measure(&mut self, now_ms: f64) {
         self.phase = Phase::Measure { round_trips: LONG };
-        self.go(self.rung);
+        self.go(self.rung, now_ms);
     }
 
     /// Changes rung; what is in flight belongs to the old one.
-    fn go(&mut self, rung: usize) {
+    fn go(&mut self, rung: usize, now_ms: f64) {
         self.rung = rung;
-        self.window = Window::after(self.in_flight.len());
+        self.window = Window::new(self.in_flight.len(), now_ms);
     }
 
     /// Stays at this rung.
     fn settle(&mut self, was: Option<Measured>, windows: u32, now_ms: f64) {
         self.phase = Phase::Settled { was, windows };
-        self.window = Window::from(now_ms);
+        self.window = Window::new(0, now_ms);
     }
 }
 
