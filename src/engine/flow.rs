@@ -1,46 +1,49 @@
-//! How many steps a submit draws and how many submits are in flight, from when bursts were submitted and when they arrived.
+//! How many steps a submit draws and how many submits are in flight, from when bursts are submitted and when they
+//! arrive.
 //!
-//! The device computes bursts one behind the other, `t` ms a step; a burst's tokens are read `R` ms after its work is done,
-//! and the arrival of one lets the next be submitted. With `d` bursts of `b` steps in flight a round trip (submit to
-//! arrival) takes `max(d b t, b t + R)` and yields `d b` tokens, so the device never waits once `(d - 1) b t >= R`. Neither `t`
-//! nor `R` can be seen alone, and a readback may be a poll that delivers at its ticks whatever has finished; so nothing is
-//! modelled. The controller moves on a ladder of rungs, each a burst and a depth, and compares measured rates:
+//! The device computes bursts one behind the other, `t` ms a step. A burst's tokens are read `R` ms after its work is
+//! done, and its arrival lets the next one be submitted. With `d` bursts of `b` steps in flight a round trip (submit
+//! to arrival) takes `max(d b t, b t + R)` and yields `d b` tokens: the device never waits once `(d - 1) b t >= R`.
+//! Neither `t` nor `R` can be seen alone (a round trip times the rate is what is in flight, whatever the cause), and
+//! a readback may be a poll that delivers at its ticks whatever has finished. So nothing is modelled: the controller
+//! moves on a ladder of rungs, each a burst and a depth, and compares measured rates.
 //!
-//! - **Bottom.** Single steps, three in flight, then [`MAX_DEPTH`](FlowControl::adaptive) in flight, then longer bursts. Few tokens in flight are few
-//!   discarded at a stop, and single steps are the smoothest text.
-//! - **Up**, two rungs at a time (bursts double), while the rate grows as it must on a device that waits: by nearly as much as
-//!   the tokens in flight. A rung that pays less, but pays, is kept and is the last: the device is busy. One that does not
-//!   pay is left. Longer bursts are tried only where the round trip is slow at all: below [`SLOW_MS`] single steps are
+//! - **The ladder** starts with single steps, three in flight; then the greatest depth; then longer bursts. Few
+//!   tokens in flight are few discarded at a stop, and single steps are the smoothest text.
+//! - **Up**, the burst doubles as long as it pays; a rung that does not pay is left for the one before. On a device
+//!   that waits the rate grows nearly as much as the tokens in flight: that is seen after one round trip, all else
+//!   after eight. Longer bursts are tried only where round trips are slow at all: under [`SLOW_MS`], single steps are
 //!   faster than anyone reads.
-//! - **The latency target** bounds the time between two arrivals. A rung that exceeds it is left, except where arrivals are
-//!   as rare one rung lower too: then the readback is what they wait for, and a longer burst costs nothing.
-//! - **Down.** A readback that became faster does not show in a busy device's rate, so once in a while one rung lower
-//!   is tried, and kept if it is as fast or if it brings arrivals under the target. Each failure makes the next try rarer.
-//! - **Again**, when the settled rate changes: throttling, a tab in the background, a longer context.
+//! - **The latency target** bounds the mean time between arrivals. A rung that exceeds it is left, except where
+//!   arrivals are as rare at shorter bursts too: then the readback is what they wait for, and a longer burst costs
+//!   nothing.
+//! - **Down.** A readback that became faster does not change a busy device's rate. So once in a while the rung below
+//!   is tried, and kept if it is as fast, and then the rung above. These tries become ever rarer.
+//! - **Again**, when a settled rate changes: throttling, a tab in the background, a longer context.
 //!
-//! A rate is counted from the arrival of the last burst of the rung before over whole round trips (as many arrivals as bursts in flight, or
-//! a multiple), so that clumps of arrivals are counted whole. What precedes the first arrival of a generation, prefill
-//! and first token, is in none.
+//! A rate is counted from the arrival of the last burst of the rung before, over whole round trips: as many arrivals
+//! as bursts in flight, or a multiple, so that clumps of arrivals count whole. Nothing before a generation's first
+//! arrival (prefill, first token) counts.
 
 use std::collections::VecDeque;
 
 /// Round trips under this many milliseconds are no reason for longer bursts.
 const SLOW_MS: f64 = 6.0;
-/// The least gain for which a higher rung is kept.
+/// The least growth of the rate for which a higher rung is kept.
 const WORTH: f64 = 1.07;
-/// The least share of the lower rung's rate over the higher one's for which the lower one is kept.
+/// The least share of the higher rung's rate for which a lower one is kept.
 const AS_FAST: f64 = 0.95;
-/// The share of the growth in tokens in flight by which the rate grows on a device that clearly waits.
+/// The least growth of the rate, over that of the tokens in flight, that shows at once that the device waits.
 const WAITING: f64 = 0.9;
 /// A settled rate that changes by more than this factor is measured anew.
 const CHANGED: f64 = 1.3;
-/// By how much arrivals of one round trip may exceed the target before a try ends; after more round trips, less.
+/// By how much of the target arrivals may be late in one round trip; in more, less.
 const MARGIN: f64 = 0.25;
-/// Round trips of the first window of all.
+/// Round trips of the very first window.
 const SHORT: usize = 2;
-/// Round trips of every other window on which a rung is left or kept for good.
+/// Round trips of all other windows, enough for a poll's clumps to average out.
 const LONG: usize = 8;
-/// Windows between settling and trying a lower rung; four times as many after each failure.
+/// Windows between settling and trying the rungs next to it; four times as many after each try.
 const FIRST_WAIT: u32 = 4;
 /// The most windows between two tries.
 const LONGEST_WAIT: u32 = 256;
@@ -108,11 +111,11 @@ impl Window {
 /// What the rung in use is for.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// Its rate is not known before so many round trips; then a higher one is tried.
+    /// Its rate is measured over so many round trips; then a higher one is tried.
     Measure { round_trips: usize },
     /// It is compared with rung `from`, which measured `was`.
     Try { from: usize, was: Measured },
-    /// It stays. `was` is its first window.
+    /// It stays. `was` is its first window, `windows` how many there were since.
     Settled { was: Option<Measured>, windows: u32 },
 }
 
@@ -124,9 +127,9 @@ pub(crate) struct FlowControl {
     target_ms: f64,
     rung: usize,
     phase: Phase,
-    /// Windows between settling and trying a lower rung.
+    /// Windows before the rungs next to a settled one are tried.
     wait: u32,
-    /// Arrivals are over the target, and a shorter burst did not help.
+    /// Arrivals exceed the target, and shorter bursts did not help.
     late_anyway: bool,
     window: Window,
     /// When the bursts in flight were submitted, oldest first.
@@ -164,7 +167,8 @@ impl FlowControl {
         }
     }
 
-    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step, awaited alone.
+    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step,
+    /// awaited alone: burst and depth are 1 until it arrives.
     pub(crate) fn begin(&mut self) {
         self.in_flight.clear();
         self.started = false;
@@ -176,7 +180,7 @@ impl FlowControl {
         if self.started { self.ladder[self.rung].burst } else { 1 }
     }
 
-    /// Bursts to have in flight.
+    /// Bursts to have in flight; more may be, just after it fell.
     pub(crate) fn depth(&self) -> usize {
         if self.started { self.ladder[self.rung].depth } else { 1 }
     }
@@ -200,8 +204,8 @@ impl FlowControl {
         }
     }
 
-    /// After each round trip: leaves a rung whose arrivals are far too rare, goes on at once from a higher one on a device that
-    /// clearly waits.
+    /// After each round trip: leaves a rung whose arrivals are far too rare, goes on at once from a higher one on a
+    /// device that clearly waits.
     fn look(&mut self, seen: Measured, now_ms: f64) {
         let round_trips = (self.window.bursts / self.depth()) as f64;
         let at_least = Measured { spacing_ms: seen.spacing_ms / (1.0 + MARGIN / round_trips), ..seen };
@@ -284,7 +288,7 @@ impl FlowControl {
         seen.rate / (was.rate * more)
     }
 
-    /// Whether a higher rung's arrivals are near enough to each other, `was` being the lower one's.
+    /// Whether a higher rung's arrivals are near enough to each other, or as near as those of the lower one, `was`.
     fn may_stay(&self, was: Measured, seen: Measured) -> bool {
         self.ladder[self.rung].burst == 1 || seen.spacing_ms <= self.target_ms.max(was.spacing_ms * WORTH)
     }
@@ -294,7 +298,7 @@ impl FlowControl {
         self.ladder[self.rung].burst > 1 && seen.spacing_ms > self.target_ms && !self.late_anyway
     }
 
-    /// Tries the longest burst that meets the target at this rate, in place of rung `from`.
+    /// Tries the longest burst that meets the target if the rate stays, in place of rung `from`.
     fn shorten(&mut self, rate: f64, from: usize, was: Measured, now_ms: f64) {
         let fits = |rung: &Rung| rung.burst as f64 <= self.target_ms * rate;
         let rung = self.ladder.iter().rposition(fits).unwrap_or(0).min(self.rung - 1);
@@ -317,7 +321,7 @@ impl FlowControl {
         }
     }
 
-    /// Tries the rung below if there is one.
+    /// Tries the rung below; there is none below the first, so the one above.
     fn descend(&mut self, seen: Measured, now_ms: f64) {
         match self.rung {
             0 => self.climb(seen, now_ms),

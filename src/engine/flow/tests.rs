@@ -10,7 +10,7 @@ const TARGET_MS: f64 = 50.0;
 enum Readback {
     /// This many milliseconds after the work is done.
     After(f64),
-    /// At the next multiple of this many milliseconds.
+    /// At the next tick; ticks are this many milliseconds apart.
     Polled(f64),
 }
 
@@ -32,6 +32,7 @@ struct Simulator {
     rng: Rng,
     now: f64,
     device_free: f64,
+    tick: f64,
     last_arrival: f64,
     /// Steps and arrival of the bursts in flight.
     in_flight: VecDeque<(usize, f64)>,
@@ -44,8 +45,9 @@ struct Stretch {
     tokens: usize,
     ms: f64,
     arrivals: usize,
+    /// Of the rung.
     changes: usize,
-    /// Of these, in bursts of several steps that took more than the target.
+    /// Milliseconds of bursts of several steps that took more than the target.
     late_ms: f64,
 }
 
@@ -63,8 +65,18 @@ impl Stretch {
 impl Simulator {
     fn new(flow: FlowControl, t: f64, readback: Readback, jitter: f64, seed: u64) -> Self {
         let rng = Rng::new(seed, "flow");
-        let (now, device_free, last_arrival) = (0.0, 0.0, 0.0);
-        Simulator { t, readback, jitter, rng, now, device_free, last_arrival, in_flight: VecDeque::new(), flow }
+        Simulator {
+            t,
+            readback,
+            jitter,
+            rng,
+            now: 0.0,
+            device_free: 0.0,
+            tick: 0.0,
+            last_arrival: 0.0,
+            in_flight: VecDeque::new(),
+            flow,
+        }
     }
 
     fn spread(&mut self) -> f64 {
@@ -77,7 +89,12 @@ impl Simulator {
         self.device_free = done;
         let arrival = match self.readback {
             Readback::After(r) => done + r * self.spread(),
-            Readback::Polled(p) => (done / p).ceil() * p,
+            Readback::Polled(p) => {
+                while self.tick < done {
+                    self.tick += p * self.spread();
+                }
+                self.tick
+            }
         };
         self.last_arrival = self.last_arrival.max(arrival);
         self.in_flight.push_back((steps, self.last_arrival));
@@ -253,30 +270,4 @@ fn arrivals_without_a_submit_are_ignored() {
     let mut flow = FlowControl::adaptive(TARGET_MS, 64, 4);
     flow.arrived(1, 5.0);
     assert_eq!((flow.burst(), flow.depth()), (1, 1));
-}
-
-#[test]
-fn emit() {
-    for polled in [false, true] {
-        for r in READBACK_MS {
-            for t in STEP_MS {
-                let readback = if polled { Readback::Polled(r) } else { Readback::After(r) };
-                let mut sim = adaptive(t, readback, 0.0, 0);
-                let mut noisy = adaptive(t, readback, 0.3, 7);
-                let first = sim.run(1000);
-                sim.run_ms(CONVERGED_MS - sim.now);
-                noisy.run_ms(CONVERGED_MS);
-                let (then, n) = (sim.run(5000), noisy.run(5000));
-                println!(
-                    "ROW {polled} {r} {t} {:.0} {:.0} {:.0} {} x {} {:.0}",
-                    100.0 * first.rate() * t,
-                    100.0 * then.rate() * t,
-                    100.0 * n.rate() * t,
-                    sim.flow.burst(),
-                    sim.flow.depth(),
-                    then.spacing_ms()
-                );
-            }
-        }
-    }
 }
