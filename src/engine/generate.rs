@@ -48,8 +48,10 @@ pub struct Generation {
     pub(super) stats: Stats,
     pub(super) invalid_draw: Option<InvalidDraw>,
     finish: Option<Finish>,
+    /// The error that the next call gives.
+    pending_error: Option<Error>,
     /// Whether it ended with an error.
-    pub(super) failed: bool,
+    failed: bool,
 }
 
 impl Generation {
@@ -123,6 +125,7 @@ impl Engine {
             stats: Stats::default(),
             invalid_draw: None,
             finish: None,
+            pending_error: None,
             failed: false,
             policy,
             options,
@@ -166,7 +169,10 @@ impl Engine {
         }
         // Where this future is dropped at one of its waits the generation cannot go on: what it waited for is lost.
         self.generations += 1;
-        let piece = self.advance(generation).await;
+        let piece = match generation.pending_error.take() {
+            Some(error) => Err(error),
+            None => self.advance(generation).await,
+        };
         self.generations -= 1;
         generation.failed = piece.is_err();
         piece.map(Some)
@@ -275,12 +281,19 @@ impl Engine {
         if generation.finish.is_some() {
             return Ok(piece);
         }
-        if invalid.is_some() || drawn.end == Some(RowEnd::NoCandidate) {
-            self.distrust_device(generation, invalid_id).await?;
+        let recovered = if invalid.is_some() || drawn.end == Some(RowEnd::NoCandidate) {
+            self.distrust_device(generation, invalid_id).await
         } else if drawn.end == Some(RowEnd::Guard) {
-            self.guard_tripped(generation).await?;
+            self.guard_tripped(generation).await
         } else if let Some(end) = drawn.end {
-            return Err(Error::Device { reason: format!("the row ended ({end:?}) although the answer had not") });
+            Err(Error::Device { reason: format!("the row ended ({end:?}) although the answer had not") })
+        } else {
+            Ok(())
+        };
+        match recovered {
+            // What was drawn before is shown first.
+            Err(error) if !piece.ids.is_empty() => generation.pending_error = Some(error),
+            recovered => recovered?,
         }
         Ok(piece)
     }

@@ -191,6 +191,7 @@ impl Engine {
                 rows.extend(self.backend.read_logits().await?);
             }
         }
+        self.check_guard().await?;
         Ok(rows)
     }
 

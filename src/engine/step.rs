@@ -132,10 +132,7 @@ impl Engine {
                 }
             }
         }
-        if let Err(error) = self.check_guard().await {
-            self.cached.truncate(start);
-            return Err(error);
-        }
+        self.check_guard().await?;
         if pooling == Pooling::Mean {
             let n = tokens.len() as f32;
             return Ok(sum.into_iter().map(|sum| sum / n).collect());
@@ -154,13 +151,10 @@ impl Engine {
         self.backend.configure(self.policy.execution(false))
     }
 
-    async fn check_guard(&mut self) -> Result<()> {
+    pub(super) async fn check_guard(&mut self) -> Result<()> {
         match self.backend.take_trip().await? {
             None => Ok(()),
-            Some(trip) => {
-                let (layer, position, not_finite) = (trip.layer, trip.position, trip.not_finite);
-                Err(Error::NotFinite { layer, position, not_finite })
-            }
+            Some(trip) => Err(self.not_finite(trip)),
         }
     }
 }
