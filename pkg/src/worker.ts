@@ -107,10 +107,17 @@ async function generate(
   }
 }
 
-/** The engine's log-probabilities carry no ids, are absent where not asked for, and are `null` for a probability of 0, which JSON lacks. */
+/**
+ * The engine's log-probabilities carry no ids, are absent where not asked for, and are `null` for a probability of 0, whose logarithm JSON lacks.
+ * They are 32-bit numbers in the fewest digits, which rounding makes exact.
+ */
 function readPiece(json: string): Piece {
   const { ids, text, logprobs = [] } = JSON.parse(json) as EnginePiece;
-  const named = ids.slice(0, logprobs.length).map((id, i) => ({ id, top: [], ...logprobs[i], logprob: logprobs[i]?.logprob ?? -Infinity }));
+  const named = logprobs.map(({ logprob, top }, i) => ({
+    id: ids[i] as number,
+    logprob: Math.fround(logprob ?? -Infinity),
+    top: top.map(([id, logprob]) => [id, Math.fround(logprob)] as const),
+  }));
   return { ids, text, logprobs: named };
 }
 
