@@ -142,21 +142,24 @@ test('aborting a load rejects with the reason of the signal', options, async () 
   assert.deepEqual(got, ['AbortError', 'AbortError']);
 });
 
-test('aborting a generation leaves the model usable', options, async () => {
-  const got = await evaluate(`
-    const model = await blueshift.load(url, { backend: 'cpu' });
-    const controller = new AbortController();
-    const generation = model.generate('Count to one thousand.', { maxTokens: 400, signal: controller.signal });
-    let pieces = 0;
-    const read = (async () => { for await (const _ of generation) if (++pieces === 2) controller.abort(); })();
-    const aborted = [await outcome(read), await outcome(generation.result)];
-    const left = model.generate('Count to one thousand.', { maxTokens: 400 });
-    for await (const _ of left) break;
-    const next = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
-    return { aborted, left: await outcome(left.result), pieces, next: next.text };
-  `);
-  assert.deepEqual(got, { aborted: ['AbortError', 'AbortError'], left: 'Cancelled', pieces: 2, next: ' Paris' });
-});
+for (const backend of ['cpu', 'wgpu']) {
+  test(`aborting a generation on ${backend} leaves the model usable`, options, async () => {
+    const body = `
+      const model = await blueshift.load(url, { backend: '${backend}' });
+      const controller = new AbortController();
+      const generation = model.generate('Count to one thousand.', { maxTokens: 400, signal: controller.signal });
+      let pieces = 0;
+      const read = (async () => { for await (const _ of generation) if (++pieces === 2) controller.abort(); })();
+      const aborted = [await outcome(read), await outcome(generation.result)];
+      const left = model.generate('Count to one thousand.', { maxTokens: 400 });
+      for await (const _ of left) break;
+      const next = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
+      return { aborted, left: await outcome(left.result), pieces, next: next.text };
+    `;
+    const got = await evaluate(body, backend === 'wgpu' ? waitForAdapter : undefined);
+    assert.deepEqual(got, { aborted: ['AbortError', 'AbortError'], left: 'Cancelled', pieces: 2, next: ' Paris' });
+  });
+}
 
 test('dispose rejects what is pending and what follows', options, async () => {
   const got = await evaluate(`
