@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { PATIENCE, waitForAdapter, withBrowser } from './browser.mjs';
-import { commandLine, models, smollm2 } from './places.mjs';
+import { commandLine, dist, models, smollm2 } from './places.mjs';
 
 const browser = withBrowser();
 
@@ -242,4 +242,16 @@ test('a worker that cannot start rejects the load', options, async () => {
   }, `${browser.address}models/${smollm2}`);
   assert.equal(code, 'WorkerCrashed');
   await page.close();
+});
+
+test('a device that draws wrongly is told of once a model', async (t) => {
+  const { Model } = await import(join(dist, 'model.js'));
+  const warn = t.mock.method(console, 'warn', () => {});
+  const answers = [null, 'it drew 9', 'it drew 8'];
+  const model = new Model({}, { call: async () => ({ fallback: answers.shift() }) });
+  const told = [];
+  for (let i = 0; i < 3; i++) told.push((await model.generate('a').result).fallback);
+  assert.deepEqual(told, [null, 'it drew 9', 'it drew 8']);
+  assert.equal(warn.mock.callCount(), 1);
+  assert.match(warn.mock.calls[0].arguments[0], /it drew 9/);
 });
