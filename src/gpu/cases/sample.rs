@@ -2,7 +2,7 @@
 
 use super::super::buffers::write;
 use super::super::params::State;
-use super::super::sampler::{Bound, Chains, rules};
+use super::super::sampler::{Bound, Chains, LOGITS_A_GROUP, rules};
 use super::bench::{Bench, Instance, Table};
 use super::{CaseResult, Fill};
 use crate::error::Result;
@@ -30,8 +30,12 @@ enum Row {
     Zeros,
     /// A few values, so that every border falls among equals.
     Steps,
+    /// Different values of few surprises.
+    Close,
     /// Nothing can be drawn.
     Nothing,
+    /// One id can be drawn.
+    One,
     /// Infinities, NaN and huge numbers among others.
     Wild,
     /// From denormal to large.
@@ -39,8 +43,19 @@ enum Row {
 }
 
 /// Rows that the plain draw is compared on.
-const PLAIN: [Row; 4] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros];
-const ALL: [Row; 8] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros, Row::Steps, Row::Nothing, Row::Wild, Row::Spread];
+const PLAIN: [Row; 7] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros, Row::Nothing, Row::One, Row::Wild];
+const ALL: [Row; 10] = [
+    Row::Random,
+    Row::Ties,
+    Row::Flat,
+    Row::Zeros,
+    Row::Steps,
+    Row::Nothing,
+    Row::One,
+    Row::Wild,
+    Row::Spread,
+    Row::Close,
+];
 
 pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
     // one; fewer than a lane's; one workgroup and one more; a real vocabulary
@@ -114,7 +129,12 @@ impl Row {
             Row::Flat => logits.fill(1.0),
             Row::Zeros => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [-1.0, -0.0, 0.0][i % 3]),
             Row::Steps => logits.iter_mut().for_each(|l| *l = (*l / 4.0).round()),
+            Row::Close => logits.iter_mut().for_each(|l| *l = 1.0 + *l * 1e-4),
             Row::Nothing => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [f32::NEG_INFINITY, f32::NAN][i % 2]),
+            Row::One => {
+                let stays = (logits[0].to_bits() as usize) % n;
+                logits.iter_mut().enumerate().filter(|(i, _)| *i != stays).for_each(|(_, l)| *l = f32::NEG_INFINITY);
+            }
             Row::Wild => {
                 let wild = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 1e-40, 5.0];
                 logits.iter_mut().step_by(5).enumerate().for_each(|(i, l)| *l = wild[i % 7]);
@@ -131,6 +151,7 @@ struct Rig {
     table: Table,
     instance: Instance,
     chains: Chains,
+    n_vocab: usize,
     /// Tokens at positions before the drawn one.
     history: Vec<u32>,
 }
@@ -148,7 +169,7 @@ impl Rig {
         let history = (0..=POSITION).map(|_| rng.uniform(0.0, n_vocab.min(200) as f32) as u32);
         let history: Vec<u32> = history.map(|id| id.min(n_vocab as u32 - 1)).collect();
         write(gpu, &table.sequence.history, 0, bytemuck::cast_slice(&history));
-        Ok(Rig { gpu: gpu.clone(), table, instance, chains, history })
+        Ok(Rig { gpu: gpu.clone(), table, instance, chains, n_vocab, history })
     }
 
     async fn case(&self, logits: &[f32], sampling: &Sampling, case: String) -> Result<CaseResult> {
@@ -171,12 +192,21 @@ impl Rig {
             write(&self.gpu, &sequence.rules, 0, &rules(sampling));
             instance.run_steps(self.chains.steps(sampling));
         }
-        let token = draw(logits, sampling, POSITION + 1, &self.history).unwrap_or(0);
-        let mut found = instance.read(&sequence.ring, STEP as usize + 1).await?;
+        let drawn = draw(logits, sampling, POSITION + 1, &self.history);
+        let mut found = vec![u32::from(self.found_a_candidate().await?)];
+        found.extend(instance.read(&sequence.ring, STEP as usize + 1).await?);
         found.extend(instance.read(&sequence.state, 3).await?);
         found.push(instance.read(&sequence.history, POSITION as usize + 2).await?[POSITION as usize + 1]);
-        let mut wanted = vec![0; STEP as usize];
+        let token = drawn.unwrap_or(0);
+        let mut wanted = vec![u32::from(drawn.is_some())];
+        wanted.extend([0; STEP as usize]);
         wanted.extend([token, POSITION + 1, 1, STEP + 1, token]);
         Ok(CaseResult::compare("sample", case, &found, &wanted))
+    }
+    /// Whether a workgroup has a candidate, as all have keys above 0.
+    async fn found_a_candidate(&self) -> Result<bool> {
+        let words = self.n_vocab.div_ceil(LOGITS_A_GROUP) * 2;
+        let partials = self.instance.read(&self.table.sequence.candidates, words).await?;
+        Ok(partials.chunks(2).any(|partial| partial[0] > 0))
     }
 }
