@@ -88,7 +88,9 @@ fn faults_in_the_filters_are_found() {
     ];
     let unseen = faults.into_iter().filter(|&(stem, from, to)| {
         let gpu = pollster::block_on(Gpu::open_patched(ShaderPatch { stem, from, to })).expect("a device");
-        random_draws(&gpu, &[(128, 400), (4099, 200)]).1.is_empty()
+        // Most are seen early.
+        let tables = [&[(128, 100)][..], &[(4099, 60)], &[(128, 400), (4099, 200)]];
+        tables.iter().all(|table| random_draws(&gpu, table).1.is_empty())
     });
     assert_eq!(unseen.collect::<Vec<_>>(), []);
 }

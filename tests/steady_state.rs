@@ -10,8 +10,12 @@ use blueshift::quant::QuantType;
 use pollster::block_on;
 
 fn counters_of_bursts(options: GenerateOptions, n_bursts: usize) -> Counters {
+    counters_of(MicroModel::llama(QuantType::Q4_0), options, n_bursts)
+}
+
+fn counters_of(model: MicroModel, options: GenerateOptions, n_bursts: usize) -> Counters {
     let burst = options.burst;
-    let source = Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes());
+    let source = Source::memory("micro", model.bytes());
     let load = LoadOptions { backend: BackendChoice::Wgpu, ..Default::default() };
     let mut engine = block_on(Engine::load(source, load)).unwrap();
     let mut generation = engine.start(&[1, 2, 3], options).unwrap();
@@ -63,4 +67,29 @@ fn adjusting_costs_no_dispatch_and_filtering_two() {
     assert_eq!(dispatches(GenerateOptions { repeat_penalty: 1.1, ..options(0.8, 8) }), plain);
     assert_eq!(dispatches(GenerateOptions { suppress: vec![3], ..options(0.0, 8) }), plain);
     assert_eq!(dispatches(GenerateOptions { top_k: 40, top_p: 0.9, ..options(0.8, 8) }), plain + 2);
+}
+
+/// A draw with all that can be on takes at most three dispatches more than the largest logit, whatever the vocabulary.
+#[test]
+fn every_filter_together_costs_three_dispatches_at_most() {
+    if !common::has_adapter() {
+        return;
+    }
+    let dispatches = |options: GenerateOptions| {
+        let model = MicroModel { vocab: 128_256, n_layers: 1, ..MicroModel::llama(QuantType::Q4_0) };
+        let cost = counters_of(model, GenerateOptions { ignore_eos: true, ..options }, 1);
+        assert_eq!([cost.submits, cost.bytes_read, cost.buffers_created], [1, 2 * 4, 0], "{cost:?}");
+        cost.dispatches / 2
+    };
+    let all = GenerateOptions {
+        top_k: 50,
+        top_p: 0.9,
+        min_p: 0.05,
+        repeat_penalty: 1.1,
+        presence_penalty: 0.5,
+        logit_bias: vec![(9, 1.0)],
+        suppress: vec![3],
+        ..options(0.8, 2)
+    };
+    assert!(dispatches(all) <= dispatches(options(0.0, 2)) + 3);
 }

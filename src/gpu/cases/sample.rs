@@ -69,7 +69,21 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
             }
         }
     }
+    run_share(gpu, results).await?;
     run_random_settings(gpu, &SHORT, results).await
+}
+
+/// Masses of 2^26, 2^26 and 1: the first two are the least that has a half.
+async fn run_share(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
+    let rig = Rig::new(gpu, 3).await?;
+    for seed in 0..8 {
+        let plain = Sampling::new(1.0, seed);
+        for sampling in [Sampling { top_p: 0.5, ..plain.clone() }, Sampling { typical_p: 0.5, ..plain }] {
+            let case = format!("half of the mass, seed {seed}, top-p {}", sampling.top_p);
+            results.push(rig.case(&[0.0, 0.0, -17.5], &sampling, case).await?);
+        }
+    }
+    Ok(())
 }
 
 /// Draws with random settings from rows of every kind, for each (vocabulary, rows).

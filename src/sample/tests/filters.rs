@@ -67,7 +67,9 @@ fn documented(case: &Case) -> Vec<u32> {
     let (row, s) = (&case.row, &case.sampling);
     let mut ids = by_value(row);
     let top = row[ids[0]];
-    let mass = |id: usize| (f64::from(exact_exp2((row[id] - top) * 1.442695)) * f64::from(1 << 26)).floor() as u128;
+    let mass = |id: usize| {
+        (f64::from(exact_exp2((row[id] - top) * std::f32::consts::LOG2_E)) * f64::from(1 << 26)).floor() as u128
+    };
     let surprise = |id: usize| (f64::from((top - row[id]).min(31.0)) * 2048.0).floor() as u128;
     if s.top_k > 0 {
         ids.truncate(s.top_k as usize);

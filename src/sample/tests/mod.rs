@@ -37,6 +37,10 @@ fn top_p_at_its_ends() {
     assert_eq!(ids(&kept), [0, 1]);
     top_p::keep(&mut kept, 1e-9);
     assert_eq!(ids(&kept), [0]);
+    // The masses 2^26, 2^26 and 1: the first is no half.
+    let mut kept = sorted(&[0.0, 0.0, -17.5]);
+    top_p::keep(&mut kept, 0.5);
+    assert_eq!(ids(&kept), [0, 1]);
     assert_eq!([fixed_share(1.0), fixed_share(0.5), fixed_share(1e-9)], [0, 32768, 1]);
 }
 
