@@ -122,7 +122,7 @@ fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
     Sampling {
         temperature: one_of(rng, &[0.0, 0.01, 0.3, 0.8, 1.0, 1.7, 100.0]),
         seed: one_of(rng, &[0, 7, 1 << 40, u64::MAX]) ^ rng.uniform(0.0, 1e6) as u64,
-        top_k: one_of(rng, &[0, 0, 1, 2, 40, 300, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
+        top_k: one_of(rng, &[0, 0, 0, 1, 2, 40, 300, 1024, 1025, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
         top_p: one_of(rng, &[1.0, 1.0, 0.95, 0.9, 0.5, 0.1, 1e-6, 0.999_99]),
         min_p: one_of(rng, &[0.0, 0.0, 0.05, 0.5, 1.0, 1e-30]),
         typical_p: one_of(rng, &[1.0, 1.0, 0.95, 0.5, 0.2, 1e-6, 0.999_99]),
