@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use anyhow::Result;
 use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::{self, GgufFile, Source};
+use blueshift::gpu::Gpu;
 use blueshift::model::load::{Progress, ProgressFn};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -49,6 +50,11 @@ pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
 
 /// Loads a model with a progress bar on a terminal.
 pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
+    load_on(args, None)
+}
+
+/// The same on a GPU that is open already, if one is given.
+pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>) -> Result<Engine> {
     let file = open_file(&args.model)?;
     let (bar, progress) = shown_progress();
     let options = LoadOptions {
@@ -59,6 +65,7 @@ pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
         },
         n_ctx: args.ctx,
         adapter: args.adapter.clone(),
+        gpu,
         progress: Some(progress),
         ..Default::default()
     };
