@@ -215,6 +215,23 @@ fn faults_of_the_decode_kernels_are_found() {
     assert_eq!((d.row, d.position), (0, SHORT), "{d}");
 }
 
+/// A merge that is wrong where partial results are several: those themselves are right, so attention is not blamed.
+#[test]
+fn partial_results_of_several_units_are_compared() {
+    if !common::has_adapter() {
+        return;
+    }
+    let (stem, from) = ("attention_merge", "return total.values * ");
+    let decoding = "return select(1.0, 1.01, params.chunks_per_unit == 1u) * total.values * ";
+    let late = "return select(1.0, 1.01, row_position(row) == 66u) * total.values * ";
+    for micro in [llama(), gemma()] {
+        let d = found(ShaderPatch { stem, from, to: decoding }, &micro, LONG);
+        assert_eq!((d.op, d.phase, d.layer, d.position), (stem, PhaseKind::Decode, Some(0), LONG), "{d}");
+        let d = found(ShaderPatch { stem, from, to: late }, &micro, LONG);
+        assert_eq!((d.op, d.phase, d.layer, d.position), (stem, PhaseKind::Prefill, Some(0), 66), "{d}");
+    }
+}
+
 /// A fault at one position, before the first that is traced: the step that shows it is traced after all.
 #[test]
 fn steps_that_run_as_a_whole_are_compared() {
