@@ -28,6 +28,24 @@ fn succeeded(args: &[&str]) -> String {
 }
 
 #[test]
+fn debug_compares_operations() {
+    if !common::has_adapter() {
+        return;
+    }
+    let path = model_file("debug");
+    let debug = ["debug", path.to_str().unwrap(), "-p", "Hello", "--raw", "--from", "2"];
+    let text = succeeded(&debug);
+    assert!(text.ends_with("no difference: every bit is equal\n") && text.contains("layer 1 "), "{text}");
+    let report: Value = serde_json::from_str(&succeeded(&[&debug[..], &["--json"]].concat())).unwrap();
+    assert!(report["difference"].is_null());
+    let (ids, phases) = (report["ids"].as_array().unwrap(), report["phases"].as_array().unwrap());
+    let traced: u64 = phases.iter().map(|phase| phase["rows"].as_u64().unwrap()).sum();
+    assert_eq!(traced + report["untraced"].as_u64().unwrap(), ids.len() as u64);
+    assert_eq!(phases.last().unwrap()["kind"], "decode");
+    assert_eq!(phases[0]["layers"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn run_prints_one_json_object() {
     let path = model_file("run");
     let run = |extra: &[&str]| -> Value {

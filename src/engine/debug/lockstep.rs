@@ -267,24 +267,30 @@ fn width_of(plan: &Plan, id: BufferId) -> usize {
     }
 }
 
-/// A chain of the sampler's kernels.
+/// A draw by one chain of the sampler's kernels.
 struct Chain {
-    /// The kernel at fault where the chains before it draw right.
+    /// The kernel at fault where the draws before it are right.
     stem: &'static str,
     what: &'static str,
     sampling: Sampling,
 }
 
-fn chains() -> [Chain; 4] {
-    let drawn = Sampling::new(0.8, 42);
-    let penalties = Sampling { repeat_penalty: 1.1, frequency_penalty: 0.1, presence_penalty: 0.1, ..drawn.clone() };
-    let filters = Sampling { top_k: 40, top_p: 0.9, min_p: 0.02, typical_p: 0.95, ..drawn.clone() };
-    [
-        Chain { stem: "sample", what: "token id, greedy", sampling: Sampling::GREEDY },
-        Chain { stem: "sample", what: "token id, temperature 0.8", sampling: drawn },
-        Chain { stem: "sample_adjust", what: "token id, with penalties", sampling: penalties },
-        Chain { stem: "sample_filter or sample_kept", what: "token id, with filters", sampling: filters },
-    ]
+/// Seeds of the random draws: one may give the right token by chance.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
+
+fn chains() -> Vec<Chain> {
+    let mut chains = vec![Chain { stem: "sample", what: "token id, greedy", sampling: Sampling::GREEDY }];
+    let drawn = || SEEDS.map(|seed| Sampling::new(0.8, seed));
+    chains.extend(drawn().map(|sampling| Chain { stem: "sample", what: "token id, temperature 0.8", sampling }));
+    chains.extend(drawn().map(|drawn| {
+        let sampling = Sampling { repeat_penalty: 1.1, frequency_penalty: 0.1, presence_penalty: 0.1, ..drawn };
+        Chain { stem: "sample_adjust", what: "token id, with penalties", sampling }
+    }));
+    chains.extend(drawn().map(|drawn| {
+        let sampling = Sampling { top_k: 40, top_p: 0.9, min_p: 0.02, typical_p: 0.95, ..drawn };
+        Chain { stem: "sample_filter or sample_kept", what: "token id, with filters", sampling }
+    }));
+    chains
 }
 
 fn id_value(id: Option<u32>) -> Value {

@@ -132,7 +132,7 @@ pub struct DebugReport {
     pub untraced: usize,
     /// What was traced, operation after operation.
     pub phases: Vec<Phase>,
-    /// Operations whose bits were equal.
+    /// Operations, draws included, that gave equal bits.
     pub equal_operations: usize,
     /// The first difference; `None` where every bit is equal.
     pub difference: Option<Difference>,
@@ -166,14 +166,18 @@ fn layer_name(layer: Option<usize>, list: List) -> String {
 
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:#010x})", self.value, self.bits)
+        // No value has more bits than an f32.
+        write!(f, "{} ({:#010x})", self.value as f32, self.bits)
     }
 }
 
 impl Display for Phase {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let last = self.position + self.rows - 1;
-        writeln!(f, "{}, positions {} to {last}:", self.kind.name(), self.position)?;
+        write!(f, "{}, position {}", self.kind.name(), self.position)?;
+        if self.rows > 1 {
+            write!(f, " to {}", self.position + self.rows - 1)?;
+        }
+        writeln!(f, ":")?;
         writeln!(f, "  {:<14}{:>14}{:>14}{:>12}  first values", "hidden state", "max", "mean", "non-finite")?;
         for layer in &self.layers {
             write!(f, "  {:<14}", layer_name(layer.layer, List::Body))?;
@@ -185,24 +189,34 @@ impl Display for Phase {
     }
 }
 
+impl Difference {
+    /// Which operation, in words.
+    fn place(&self) -> String {
+        let layer = layer_name(self.layer, self.list);
+        match self.list {
+            _ if self.op == TOGETHER => format!("{TOGETHER} (each alone is right), seen in {layer}"),
+            List::Body | List::Head => {
+                let list = if self.list == List::Body { "body" } else { "head" };
+                format!("{} in {layer}, operation {} of the {list}", self.op, self.index)
+            }
+            List::Sample => format!("{} in {layer}", self.op),
+        }
+    }
+}
+
 impl Display for Difference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "first difference: {} in {}, operation {} of the {}, while {}",
-            self.op,
-            layer_name(self.layer, self.list),
-            self.index,
-            format!("{:?}", self.list).to_lowercase(),
-            match self.phase {
-                PhaseKind::Prefill => format!("prefilling {} tokens", self.rows),
-                PhaseKind::Decode => "decoding".into(),
-            }
-        )?;
-        writeln!(f, "  {}, row {} (position {}), column {}", self.what, self.row, self.position, self.column)?;
-        writeln!(f, "  device {}", self.device)?;
-        writeln!(f, "  cpu    {}", self.cpu)?;
-        writeln!(f, "  {} of {} values differ, by {:e} at most", self.differing, self.values, self.largest)
+        write!(f, "first difference: {}, ", self.place())?;
+        match self.phase {
+            PhaseKind::Prefill => writeln!(f, "prefilling {} tokens", self.rows)?,
+            PhaseKind::Decode => writeln!(f, "decoding")?,
+        }
+        write!(f, "  {}, row {} (position {})", self.what, self.row, self.position)?;
+        if self.list == List::Sample {
+            return writeln!(f, "\n  device {}\n  cpu    {}", self.device, self.cpu);
+        }
+        writeln!(f, ", column {}\n  device {}\n  cpu    {}", self.column, self.device, self.cpu)?;
+        writeln!(f, "  {} of {} values differ, by {:e} at most", self.differing, self.values, self.largest as f32)
     }
 }
 
@@ -254,13 +268,26 @@ mod tests {
             values: 1792,
             largest: 0.25,
         };
-        let wanted = "first difference: matmul in layer 1, operation 8 of the body, while prefilling 7 tokens
+        let wanted = "first difference: matmul in layer 1, operation 8 of the body, prefilling 7 tokens
   values, row 2 (position 2), column 17
   device 1.5 (0x3fc00000)
   cpu    NaN (0x7fc00000)
   3 of 1792 values differ, by 2.5e-1 at most
 ";
         assert_eq!(difference.to_string(), wanted);
+        let (device, cpu) = (Value::new(3.0, 3), Value::new(f64::NAN, u32::MAX));
+        let (what, layer) = ("token id, greedy".into(), None);
+        let drawn = Difference { op: "sample", list: List::Sample, layer, what, device, cpu, ..difference.clone() };
+        let wanted = "first difference: sample in the sampler, prefilling 7 tokens
+  token id, greedy, row 2 (position 2)
+  device 3 (0x00000003)
+  cpu    NaN (0xffffffff)
+";
+        assert_eq!(drawn.to_string(), wanted);
+        let together = Difference { op: TOGETHER, phase: PhaseKind::Decode, ..difference.clone() };
+        let wanted =
+            "first difference: all operations in one submit (each alone is right), seen in layer 1, decoding\n";
+        assert!(together.to_string().starts_with(wanted), "{together}");
         let json = serde_json::to_value(&difference).unwrap();
         assert_eq!(json["device"]["bits"], "0x3fc00000");
         assert!(json["cpu"]["value"].is_null());
