@@ -70,6 +70,9 @@ fn head_max(lane: u32, value: f32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let row = group.z;
     let position = row_position(row);
     let unit = first_unit(position) + group.x;

@@ -26,6 +26,9 @@ struct Params {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let row = tokens[group.y] - params.first_row;
     let i = group.x * 64u + lane;
     if row >= params.rows || 4u * i >= params.width {

@@ -31,6 +31,9 @@ fn gated(start: u32, column: u32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let start = group.y * 2u * params.width;
     let c = group.x * 4u * LANES + 4u * lane;
     let values = vec4<f32>(gated(start, c), gated(start, c + 1u), gated(start, c + 2u), gated(start, c + 3u));

@@ -28,6 +28,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    if state.done != 0u {
+        return;
+    }
     let first_row = (group.y * grid.x + group.x) * params.rows_a_group;
     let first_x = group.z * TILE;
     let local_row = lane / params.segments;

@@ -67,6 +67,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    if state.done != 0u {
+        return;
+    }
     let row = (group.y * grid.x + group.x) * LANES + lane;
     if row >= params.rows {
         return;

@@ -62,6 +62,9 @@ fn pack(i: u32) -> u32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let width = (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
     let start = group.y * width + group.x * params.head_dim;
     let position = row_position(group.y);

@@ -8,7 +8,6 @@ const LANES: u32 = 256u;
 const DRAW_STREAM: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> state: State;
 // [n_vocab]
 @group(0) @binding(2) var<storage, read> logits: array<f32>;
 // [ceil(n_vocab / 1024)]: order key, token id
@@ -16,6 +15,9 @@ const DRAW_STREAM: u32 = 0u;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let first = (group.x * LANES + lane) * 4u;
     // The noise belongs to the position of the token being drawn.
     let position = state.position + state.fed;

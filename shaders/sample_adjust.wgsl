@@ -10,7 +10,6 @@ const DRAW_STREAM: u32 = 0u;
 const MINUS_INFINITY: u32 = 0xff800000u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> state: State;
 // [n_vocab]: bits of the logits
 @group(0) @binding(2) var<storage, read> logits: array<u32>;
 // [ceil(n_vocab / 1024)]: order key, token id
@@ -40,6 +39,9 @@ fn adjusted(logit: u32, bias: u32, count: u32) -> u32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let group_first = group.x * LOGITS_A_GROUP;
     for (var j = lane; j < LOGITS_A_GROUP; j += LANES) {
         biases[j] = 0u;

@@ -18,12 +18,12 @@ const NO_LIMIT: u32 = 0xffffffffu;
 const POOL: u32 = 1024u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> rules: Rules;
+@group(0) @binding(2) var<storage, read> rules: Rules;
 // [ceil(n_vocab / 4)]: order keys, 0 for ids that cannot be drawn and past the end
-@group(0) @binding(2) var<storage, read> keys: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;
 // [n_partials]: order key, token id
-@group(0) @binding(3) var<storage, read> partials: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> border: Kept;
+@group(0) @binding(4) var<storage, read> partials: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> border: Kept;
 
 // What a filter keeps: a beginning of the ids in descending order of their ranks, whose weights add up to enough.
 struct Cut {
@@ -331,6 +331,9 @@ fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     var best = vec2<u32>(0u);
     for (var i = lane; i < params.n_partials; i += LANES) {
         best = better(best, partials[i]);

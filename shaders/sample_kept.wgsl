@@ -8,7 +8,6 @@ const LANES: u32 = 256u;
 const DRAW_STREAM: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> state: State;
 // [n_vocab]: order keys, 0 for ids that cannot be drawn
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
 @group(0) @binding(3) var<storage, read> border: Kept;
@@ -17,6 +16,9 @@ const DRAW_STREAM: u32 = 0u;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    if state.done != 0u {
+        return;
+    }
     let first = (group.x * LANES + lane) * 4u;
     let position = state.position + state.fed;
     // Keys of the ids that stay: usually none of the four.

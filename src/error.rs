@@ -155,6 +155,21 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// A hidden state is not finite, or larger than the guard lets pass.
+    #[error(
+        "{} wrote {} at position {position}; the file's weights or the quantisation overflow, the answer would be gibberish",
+        layer.map_or("the embedding".into(), |layer| format!("layer {layer}")),
+        if *not_finite { "a value that is not finite" } else { "a value over the guard's limit" }
+    )]
+    NotFinite {
+        /// The layer that wrote it; `None` for the embedding.
+        layer: Option<usize>,
+        /// Position of its token.
+        position: usize,
+        /// Whether it is infinite or NaN; else it is larger than the limit.
+        not_finite: bool,
+    },
+
     // --- text
     /// The vocabulary cannot be used.
     #[error("tokenizer: {reason}")]
@@ -191,6 +206,18 @@ pub enum Error {
     Device {
         /// The device's message.
         reason: String,
+    },
+    /// More bursts were submitted than the ring has slots.
+    #[error("the next of the ring's {slots} slots is in flight; read or drop the oldest burst first")]
+    RingFull {
+        /// Slots of the ring.
+        slots: usize,
+    },
+    /// The host read from the device although it was not allowed to.
+    #[error("a readback of {purpose} is not among those allowed")]
+    UnexpectedReadback {
+        /// What was read.
+        purpose: String,
     },
     /// The device computes wrongly.
     #[error("self-test: {op} gives {found}, expected {expected}; the device or its driver computes wrongly")]

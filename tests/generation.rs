@@ -3,10 +3,11 @@
 mod common;
 
 use blueshift::Error;
-use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, StopReason};
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
 use blueshift::gguf::Source;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
+use blueshift::sample::Sampling;
 use pollster::block_on;
 
 const PROMPT: [u32; 5] = [5, 80, 21, 200, 7];
@@ -39,7 +40,13 @@ fn answer(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> Answ
 }
 
 fn options(max_tokens: usize, burst: usize) -> GenerateOptions {
-    GenerateOptions { max_tokens, burst, temperature: 1.0, seed: 11, ignore_eos: true, ..Default::default() }
+    GenerateOptions {
+        max_tokens,
+        sampling: Sampling::new(1.0, 11),
+        ignore_eos: true,
+        policy: Some(Policy::fixed(burst, 4)),
+        ..Default::default()
+    }
 }
 
 #[test]
@@ -110,9 +117,9 @@ fn options_out_of_range_are_named() {
     let mut engine = engines(64).remove(0);
     let cases: [(GenerateOptions, &str); 5] = [
         (GenerateOptions { max_tokens: 0, ..Default::default() }, "max tokens"),
-        (GenerateOptions { temperature: -1.0, ..Default::default() }, "temperature"),
-        (GenerateOptions { temperature: f32::NAN, ..Default::default() }, "temperature"),
-        (GenerateOptions { burst: 65, ..Default::default() }, "burst"),
+        (GenerateOptions { sampling: Sampling::new(-1.0, 0), ..Default::default() }, "temperature"),
+        (GenerateOptions { sampling: Sampling::new(f32::NAN, 0), ..Default::default() }, "temperature"),
+        (GenerateOptions { policy: Some(Policy::fixed(65, 4)), ..Default::default() }, "burst"),
         (GenerateOptions { stop: vec![String::new()], ..Default::default() }, "stop"),
     ];
     for (options, name) in cases {

@@ -5,9 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use blueshift::Error;
-use blueshift::engine::backend::{Backend, Burst, First};
+use blueshift::engine::backend::{Backend, Burst, First, RingSize};
 use blueshift::gguf::{self, Source};
-use blueshift::gpu::{Gpu, GpuBackend, GpuWeights, MAX_IN_FLIGHT};
+use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
 use blueshift::micro::MicroModel;
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, load_weights};
@@ -44,9 +44,9 @@ fn bad_requests_are_errors() {
         assert!(matches!(backend.head(1).await, Err(Error::BadOption { .. })));
         backend.feed(&[1, 2], 62).await.unwrap();
         backend.head(1).await.unwrap();
-        let burst = |first, steps| Burst { first, position: 64, steps, sampling: &DRAWN, stop_ids: &[] };
+        let burst = |first, steps| Burst { first, position: 64, steps, sampling: &DRAWN, stop_ids: &[], left: 1000 };
         assert!(matches!(backend.burst(burst(First::Token(1), 1)).await, Err(Error::ContextFull { .. })));
-        assert_eq!(backend.burst(burst(First::FromLogits, 1)).await.unwrap().len(), 1);
+        assert_eq!(backend.burst(burst(First::FromLogits, 1)).await.unwrap().ids.len(), 1);
     });
 }
 
@@ -61,10 +61,10 @@ fn overlap(sampling: Sampling) {
     pollster::block_on(async {
         let Some(mut backend) = micro_backend(64).await else { return };
         let sampling = &sampling;
-        let burst = |first, position, steps| Burst { first, position, steps, sampling, stop_ids: &[] };
+        let burst = |first, position, steps| Burst { first, position, steps, sampling, stop_ids: &[], left: 1000 };
         backend.feed(&[1, 2, 3], 0).await.unwrap();
         backend.head(2).await.unwrap();
-        let wanted = backend.burst(burst(First::FromLogits, 3, 9)).await.unwrap();
+        let wanted = backend.burst(burst(First::FromLogits, 3, 9)).await.unwrap().ids;
 
         backend.feed(&[1, 2, 3], 0).await.unwrap();
         backend.head(2).await.unwrap();
@@ -72,17 +72,17 @@ fn overlap(sampling: Sampling) {
         for position in [5, 7, 9] {
             flying.push(backend.submit_burst(burst(First::FromState, position, 2)).unwrap());
         }
-        assert_eq!(flying.len(), MAX_IN_FLIGHT);
+        assert_eq!(flying.len(), RingSize::default().slots);
         let refused = backend.submit_burst(burst(First::FromState, 11, 1));
-        assert!(matches!(refused, Err(Error::BadOption { option: "bursts in flight", .. })));
+        assert!(matches!(refused, Err(Error::RingFull { slots: 4 })));
         let last = flying.pop();
         let mut ids = Vec::new();
         for burst in flying {
-            ids.extend(burst.tokens().await.unwrap());
+            ids.extend(burst.drawn().await.unwrap().ids);
         }
         drop(last);
         // The last but one burst's last token is fed again, over what the discarded burst left.
-        ids.extend(backend.burst(burst(First::Token(ids[6]), 9, 2)).await.unwrap());
+        ids.extend(backend.burst(burst(First::Token(ids[6]), 9, 2)).await.unwrap().ids);
         assert_eq!(ids, wanted);
     });
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use blueshift::cpu::backend::{CpuBackend, CpuWeights};
 use blueshift::engine::backend::Backend;
-use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::{GgufFile, Source, open};
 use blueshift::micro::{Arch, MicroModel, writer::Writer};
 use blueshift::model::Model;
@@ -92,7 +92,7 @@ fn backend(file: &GgufFile) -> CpuBackend {
     let mut weights = CpuWeights::default();
     let (mut progress, cancel) = (|_: Progress<'_>| {}, CancelToken::default());
     block_on(load_weights(file, &model.weights, &mut weights, &mut progress, &cancel)).expect("whole weights");
-    CpuBackend::new(Arc::new(model.plan), weights, N_CTX)
+    CpuBackend::new(Arc::new(model.plan), weights, N_CTX).expect("every weight was loaded")
 }
 
 /// Logits after each of the last `n` of `ids`, from an empty cache.
@@ -220,7 +220,8 @@ fn check_engine(golden: &Golden, names: &[&str]) {
     let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(N_CTX), ..Default::default() };
     let mut engine = block_on(Engine::load(Source::file(path).expect("the file opens"), options)).expect("a model");
     for case in golden.cases.iter().filter(|case| names.contains(&case.name.as_str())) {
-        let options = GenerateOptions { max_tokens: case.steps.len(), burst: 7, ..Default::default() };
+        let options =
+            GenerateOptions { max_tokens: case.steps.len(), policy: Some(Policy::fixed(7, 4)), ..Default::default() };
         let mut generation = engine.start(&case.ids, options).expect("a prompt that fits");
         let mut ids = Vec::new();
         while let Some(piece) = block_on(engine.next(&mut generation)).expect("an answer") {

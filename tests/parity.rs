@@ -2,10 +2,11 @@
 
 mod common;
 
-use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
+use blueshift::sample::Sampling;
 use pollster::block_on;
 
 fn load(source: Source, backend: BackendChoice) -> Engine {
@@ -45,7 +46,12 @@ fn compare(name: &str, cpu: &mut Engine, gpu: &mut Engine, ids: &[u32], max_toke
         }
     }
     for temperature in [0.0, 0.9] {
-        let options = |burst| GenerateOptions { max_tokens, temperature, seed: 7, burst, ..Default::default() };
+        let options = |burst| GenerateOptions {
+            max_tokens,
+            sampling: Sampling::new(temperature, 7),
+            policy: Some(Policy::fixed(burst, 4)),
+            ..Default::default()
+        };
         let expected = generate(cpu, ids, options(1));
         for burst in [1, 5, 16] {
             assert_eq!(generate(cpu, ids, options(burst)), expected, "{name}: cpu, burst {burst}, T {temperature}");
@@ -118,33 +124,46 @@ fn sampling_settings_in_bursts_of_any_length() {
     let mut cpu = load(Source::memory("micro", bytes.clone()), BackendChoice::Cpu);
     let mut gpu = load(Source::memory("micro", bytes), BackendChoice::Wgpu);
     let ids = some_ids(70, cpu.info().n_vocab);
-    let base = GenerateOptions { max_tokens: 40, temperature: 1.5, seed: 11, ignore_eos: true, ..Default::default() };
-    let penalties = GenerateOptions {
+    let base = Sampling::new(1.5, 11);
+    let penalties = Sampling {
         repeat_penalty: 1.5,
         frequency_penalty: 0.5,
         presence_penalty: 0.3,
         penalty_window: 100,
         ..base.clone()
     };
-    let plain = generate(&mut cpu, &ids, base.clone());
-    // A suppressed token's bias does not count.
-    let (logit_bias, suppress) = (vec![(plain[0], 30.0), (plain[1], -2.0)], vec![plain[0], 9]);
+    let options = |sampling: &Sampling, burst| GenerateOptions {
+        max_tokens: 40,
+        sampling: sampling.clone(),
+        ignore_eos: true,
+        policy: Some(Policy::fixed(burst, 4)),
+        ..Default::default()
+    };
+    let plain = generate(&mut cpu, &ids, options(&base, 1));
     let settings = [
-        GenerateOptions { temperature: 0.0, ..penalties.clone() },
+        Sampling { temperature: 0.0, ..penalties.clone() },
         // Draws from the last three tokens, and some others.
-        GenerateOptions { presence_penalty: -9.0, penalty_window: 3, ..base.clone() },
+        Sampling { presence_penalty: -9.0, penalty_window: 3, ..base.clone() },
         penalties.clone(),
-        GenerateOptions { top_k: 20, top_p: 0.9, min_p: 0.02, ..penalties.clone() },
-        GenerateOptions { top_p: 0.8, ..base.clone() },
-        GenerateOptions { logit_bias, suppress, ..base },
+        Sampling { top_k: 20, top_p: 0.9, min_p: 0.02, ..penalties.clone() },
+        Sampling { top_p: 0.8, ..base.clone() },
+        // A suppressed token's bias does not count.
+        Sampling { biases: vec![(plain[0], 30.0), (plain[1], -2.0)], ..base }.suppressing(&[plain[0], 9]),
     ];
-    for (i, options) in settings.into_iter().enumerate() {
-        let expected = generate(&mut cpu, &ids, GenerateOptions { burst: 1, ..options.clone() });
+    for (i, sampling) in settings.iter().enumerate() {
+        let expected = generate(&mut cpu, &ids, options(sampling, 1));
         assert_ne!(expected, plain, "settings {i} change the answer");
         for burst in [1, 5, 16] {
-            let options = GenerateOptions { burst, ..options.clone() };
-            assert_eq!(generate(&mut cpu, &ids, options.clone()), expected, "cpu, burst {burst}, settings {i}");
-            assert_eq!(generate(&mut gpu, &ids, options), expected, "wgpu, burst {burst}, settings {i}");
+            assert_eq!(
+                generate(&mut cpu, &ids, options(sampling, burst)),
+                expected,
+                "cpu, burst {burst}, settings {i}"
+            );
+            assert_eq!(
+                generate(&mut gpu, &ids, options(sampling, burst)),
+                expected,
+                "wgpu, burst {burst}, settings {i}"
+            );
         }
         assert!(i != 5 || !expected.iter().any(|id| [plain[0], 9].contains(id)), "suppressed tokens are never drawn");
     }
@@ -172,7 +191,7 @@ fn long_context_crosses_a_group_of_chunks() {
         for chunk in [0, 64] {
             logits.push(bits(block_on(engine.logits(&ids, chunk, false)).unwrap()));
         }
-        let options = GenerateOptions { max_tokens: 12, burst: 5, ..Default::default() };
+        let options = GenerateOptions { max_tokens: 12, policy: Some(Policy::fixed(5, 4)), ..Default::default() };
         logits.push(generate(&mut engine, &ids, options));
     }
     assert!(logits[1] == logits[0] && logits[3] == logits[0] && logits[4] == logits[0], "logits differ");

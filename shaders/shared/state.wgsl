@@ -4,12 +4,21 @@ struct State {
     position: u32,
     // 1 where the step feeds a token before it draws one, else 0.
     fed: u32,
-    // Slot of the ring the next drawn token goes to.
+    // Word of the ring the next drawn token goes to.
     step: u32,
+    // Not 0: why the row has stopped. Every kernel then leaves at once.
+    done: u32,
+    // Tokens that may still be drawn.
+    left: u32,
+    // Positions the cache has.
+    n_ctx: u32,
     // 1: the largest logit wins.
     greedy: u32,
     inverse_temperature: f32,
     seed_low: u32,
     seed_high: u32,
-    unused: u32,
+    // Bits of the magnitude from which the guard trips.
+    limit: u32,
+    // Ids in `stops`.
+    n_stops: u32,
 }

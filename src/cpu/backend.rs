@@ -11,7 +11,9 @@ use super::pool::Pool;
 use super::quantise::Q8Rows;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
-use crate::engine::backend::{Backend, BackendInfo, Burst, Counters, First, WeightSink};
+use crate::engine::backend::{
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, RowEnd, Trip, UNTRIPPED, WeightSink,
+};
 use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::model::weights::WeightDesc;
@@ -38,6 +40,11 @@ impl CpuWeights {
             self.vectors.resize_with(at + 1, || None);
         }
         at
+    }
+
+    fn has(&self, id: WeightId) -> bool {
+        let at = id.0 as usize;
+        self.matrices.get(at).is_some_and(Option::is_some) || self.vectors.get(at).is_some_and(Option::is_some)
     }
 
     /// The matrix `id`, which the loader stored.
@@ -155,7 +162,11 @@ pub struct CpuBackend {
     chunk: Buffers,
     /// Whether the last `feed` used `single`.
     fed_single: bool,
+    n_ctx: usize,
+    /// The decoding row: the token it drew last, why it ended, and what it may still draw.
     last_token: u32,
+    end: Option<RowEnd>,
+    left: usize,
     /// Tokens by position.
     history: Vec<u32>,
 }
@@ -168,30 +179,44 @@ struct Machine {
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
     pool: Arc<Pool>,
+    /// Bits of the magnitude from which the guard trips, and its word.
+    limit: u32,
+    tripped: u32,
 }
 
 impl CpuBackend {
     /// A backend with an empty cache for `n_ctx` positions, on every core.
-    pub fn new(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize) -> Self {
+    ///
+    /// # Errors
+    /// `BadTensor` where a weight of the plan was not loaded.
+    pub fn new(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self::with_threads(plan, weights, n_ctx, threads)
     }
 
     /// A backend on a fixed number of threads.
-    pub fn with_threads(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize, threads: usize) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`CpuBackend::new`].
+    pub fn with_threads(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize, threads: usize) -> Result<Self> {
+        plan.check_weights(|id| weights.has(id))?;
         let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
         let pool = Arc::new(Pool::new(threads));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
-        CpuBackend {
+        let limit = f32::INFINITY.to_bits();
+        Ok(CpuBackend {
             info: BackendInfo { backend: "cpu", adapter },
             single: Buffers::new(&plan, 1),
             chunk: Buffers::new(&plan, 1),
             fed_single: true,
+            n_ctx,
             last_token: 0,
+            end: None,
+            left: 0,
             history: Vec::new(),
-            machine: Machine { plan, weights, ropes, cache, pool },
-        }
+            machine: Machine { plan, weights, ropes, cache, pool, limit, tripped: UNTRIPPED },
+        })
     }
 
     /// Bytes a second that all threads together read from memory: the best of several passes over 256 MB.
@@ -234,47 +259,74 @@ impl CpuBackend {
         Ok(())
     }
 
-    fn head_now(&mut self, row: usize) {
+    /// Makes row `row` of the last feed the hidden state of the single row, and runs `ops` on it.
+    fn run_on_row(&mut self, row: usize, ops: fn(&Plan) -> &[Op]) -> Result<()> {
+        let n_rows = if self.fed_single { 1 } else { self.chunk.n_rows };
+        if row >= n_rows {
+            let found = row.to_string();
+            return Err(Error::BadOption { option: "row", found, expected: "a row of the last chunk" });
+        }
         let plan = self.machine.plan.clone();
         if !self.fed_single {
             let hidden = self.single.all[plan.hidden.0 as usize].f32_mut();
             let width = hidden.len();
             hidden.copy_from_slice(&self.chunk.get(plan.hidden).f32()[row * width..][..width]);
         }
+        let position = self.history.len().saturating_sub(n_rows - row);
         let (machine, single) = (&mut self.machine, &mut self.single);
-        machine.pool.clone().enter(|| machine.run(&plan.head, single, &[], 0));
+        machine.pool.clone().enter(|| machine.run(ops(&plan), single, &[], position));
+        Ok(())
     }
 
     fn logits(&self) -> &[f32] {
         self.single.get(self.machine.plan.logits).f32()
     }
 
-    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Drawn> {
         burst.sampling.check(self.machine.plan.n_vocab)?;
-        let mut ids = Vec::with_capacity(burst.steps);
+        if burst.first != First::FromState {
+            (self.end, self.left) = (None, burst.left);
+        }
+        let mut drawn = Drawn::default();
         let mut position = burst.position;
         let mut next = match burst.first {
             First::FromLogits => None,
             First::FromState => Some(self.last_token),
             First::Token(id) => Some(id),
         };
-        while ids.len() < burst.steps {
-            if let Some(id) = next {
-                self.feed_now(&[id], position)?;
-                self.head_now(0);
-                position += 1;
-            }
-            let before = &self.history[..position.min(self.history.len())];
-            let nothing = Error::NoCandidate { position, n_vocab: self.machine.plan.n_vocab };
-            let id = draw(self.logits(), burst.sampling, position as u32, before).ok_or(nothing)?;
-            ids.push(id);
-            next = Some(id);
-            self.last_token = id;
-            if burst.stop_ids.contains(&id) {
+        for _ in 0..burst.steps {
+            if self.end.is_some() {
                 break;
             }
+            let feeds = usize::from(next.is_some());
+            if let Some(id) = next {
+                self.feed_now(&[id], position)?;
+                self.run_on_row(0, |plan| &plan.head)?;
+            }
+            if self.machine.tripped != UNTRIPPED {
+                self.end = Some(RowEnd::Guard);
+                break;
+            }
+            position += feeds;
+            let before = &self.history[..position.min(self.history.len())];
+            let Some(id) = draw(self.logits(), burst.sampling, position as u32, before) else {
+                self.end = Some(RowEnd::NoCandidate);
+                break;
+            };
+            drawn.ids.push(id);
+            next = Some(id);
+            self.last_token = id;
+            self.end = if burst.stop_ids.contains(&id) {
+                Some(RowEnd::StopId)
+            } else if self.left <= 1 {
+                Some(RowEnd::MaxTokens)
+            } else {
+                (position >= self.n_ctx).then_some(RowEnd::ContextFull)
+            };
+            self.left -= 1;
         }
-        Ok(ids)
+        drawn.end = self.end;
+        Ok(drawn)
     }
 }
 
@@ -288,7 +340,8 @@ impl Machine {
     fn step(&mut self, op: &Op, buffers: &mut Buffers, tokens: &[u32], position: usize) {
         match *op {
             Op::Embed { weight, out, scale } => self.embed(buffers, weight, out, scale, tokens),
-            Op::RmsNorm { x, weight, out, eps, accumulate } => {
+            Op::RmsNorm { x, weight, out, eps, accumulate, source } => {
+                self.check_finite(buffers.get(x).f32(), buffers.n_rows, source, position);
                 let (weight, pool) = (self.weights.vector(weight), &self.pool);
                 buffers.produce(out, accumulate, |buffers, out| {
                     let x = buffers.get(x).f32();
@@ -326,6 +379,18 @@ impl Machine {
             }
             // The CPU draws on the host: `burst_now`.
             Op::Sample { .. } => {}
+        }
+    }
+
+    /// The guard: notes the first row of `x` with a magnitude that reaches the limit.
+    fn check_finite(&mut self, x: &[f32], n_rows: usize, layer: Option<usize>, position: usize) {
+        for (r, row) in x.chunks_exact(x.len() / n_rows).enumerate() {
+            let largest = row.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
+            if largest >= self.limit {
+                let not_finite = largest >= f32::INFINITY.to_bits();
+                let trip = Trip { layer, position: position + r, not_finite };
+                self.tripped = self.tripped.min(trip.word());
+            }
         }
     }
 
@@ -395,17 +460,31 @@ impl Backend for CpuBackend {
         self.feed_now(tokens, position)
     }
 
-    async fn head(&mut self, row: usize) -> Result<()> {
-        self.head_now(row);
+    fn configure(&mut self, execution: Execution) -> Result<()> {
+        self.machine.limit = execution.guard_limit.map_or(u32::MAX, f32::to_bits);
+        self.machine.tripped = UNTRIPPED;
         Ok(())
+    }
+
+    async fn head(&mut self, row: usize) -> Result<()> {
+        self.run_on_row(row, |plan| &plan.head)
     }
 
     async fn read_logits(&mut self) -> Result<Vec<f32>> {
         Ok(self.logits().to_vec())
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+    async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
+        self.run_on_row(row, |plan| &plan.embed)?;
+        Ok(self.single.get(self.machine.plan.embedding).f32().to_vec())
+    }
+
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
         self.burst_now(burst)
+    }
+
+    async fn take_trip(&mut self) -> Result<Option<Trip>> {
+        Ok(Trip::from_word(std::mem::replace(&mut self.machine.tripped, UNTRIPPED)))
     }
 
     fn counters(&self) -> Counters {

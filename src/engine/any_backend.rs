@@ -1,6 +1,6 @@
 //! The backends behind one type.
 
-use super::backend::{Backend, BackendInfo, Burst, Counters};
+use super::backend::{Backend, BackendInfo, Burst, Counters, Drawn, Execution, Readback, RingCounters, Trip};
 use crate::cpu::backend::CpuBackend;
 use crate::error::Result;
 use crate::gpu::{self, GpuBackend};
@@ -13,26 +13,26 @@ pub(super) enum AnyBackend {
 /// A burst whose tokens have not been read. Dropping it discards them.
 pub(super) enum InFlight {
     /// The CPU computes at once.
-    Ready(Vec<u32>),
+    Ready(Drawn),
     Gpu(gpu::InFlight),
 }
 
 impl InFlight {
-    /// Waits for the drawn tokens.
-    pub(super) async fn tokens(self) -> Result<Vec<u32>> {
+    /// Waits for what was drawn.
+    pub(super) async fn drawn(self) -> Result<Drawn> {
         match self {
-            Self::Ready(ids) => Ok(ids),
-            Self::Gpu(in_flight) => in_flight.tokens().await,
+            Self::Ready(drawn) => Ok(drawn),
+            Self::Gpu(in_flight) => in_flight.drawn().await,
         }
     }
 }
 
 impl AnyBackend {
-    /// Bursts that may be in flight at once.
+    /// Bursts that may be in flight at once, whatever the ring holds.
     pub(super) fn max_in_flight(&self) -> usize {
         match self {
             Self::Cpu(_) => 1,
-            Self::Gpu(_) => gpu::MAX_IN_FLIGHT,
+            Self::Gpu(_) => usize::MAX,
         }
     }
 
@@ -41,6 +41,28 @@ impl AnyBackend {
         match self {
             Self::Cpu(b) => Ok(InFlight::Ready(b.burst(burst).await?)),
             Self::Gpu(b) => Ok(InFlight::Gpu(b.submit_burst(burst)?)),
+        }
+    }
+
+    pub(super) fn ring_counters(&self) -> RingCounters {
+        match self {
+            Self::Cpu(_) => RingCounters::default(),
+            Self::Gpu(b) => b.ring_counters(),
+        }
+    }
+
+    /// Restricts readbacks; the CPU has none.
+    pub(super) fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
+        if let Self::Gpu(b) = self {
+            b.restrict_readbacks(allowed);
+        }
+    }
+
+    /// Where the logits lie on a GPU.
+    pub(super) fn logits_buffer(&self) -> Option<wgpu::Buffer> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Gpu(b) => Some(b.logits_buffer().clone()),
         }
     }
 }
@@ -81,7 +103,28 @@ impl Backend for AnyBackend {
         }
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
+    async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Cpu(b) => b.embedding(row).await,
+            Self::Gpu(b) => b.embedding(row).await,
+        }
+    }
+
+    async fn take_trip(&mut self) -> Result<Option<Trip>> {
+        match self {
+            Self::Cpu(b) => b.take_trip().await,
+            Self::Gpu(b) => b.take_trip().await,
+        }
+    }
+
+    fn configure(&mut self, execution: Execution) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.configure(execution),
+            Self::Gpu(b) => b.configure(execution),
+        }
+    }
+
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
         match self {
             Self::Cpu(b) => b.burst(burst).await,
             Self::Gpu(b) => b.burst(burst).await,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Floor, GenerateOptions, Timings};
+use super::policy::Policy;
+use super::{Engine, Finish, Floor, GenerateOptions};
 use crate::error::{Error, Result};
 
 /// What to measure.
@@ -16,8 +17,12 @@ pub struct BenchOptions {
     pub depth: usize,
     /// Runs, at least 1; medians are reported.
     pub reps: usize,
-    /// Tokens drawn between two reads of the device.
-    pub burst: usize,
+    /// Steps a submit and submits in flight, as in [`Policy::of_flow`].
+    #[serde(default)]
+    pub burst: Option<usize>,
+    /// See `burst`.
+    #[serde(default)]
+    pub in_flight: Option<usize>,
 }
 
 /// What was measured; rates are medians over the runs.
@@ -42,6 +47,12 @@ pub struct BenchReport {
     pub dispatches_token: f64,
     /// Submits a decoded token.
     pub submits_token: f64,
+    /// Steps of the longest burst and most submits in flight.
+    pub longest_burst: usize,
+    /// See `longest_burst`.
+    pub deepest: usize,
+    /// Milliseconds from submitting a burst to having its tokens: the median over the runs of their means.
+    pub latency_ms: f64,
     /// Bytes of weights a decoded token reads.
     pub bytes_token: u64,
     /// The device at its best.
@@ -58,7 +69,9 @@ impl Engine {
     /// # Errors
     /// [`Error::BadOption`] and [`Error::ContextFull`] for what cannot be measured, and what decoding reports.
     pub async fn bench(&mut self, options: BenchOptions) -> Result<BenchReport> {
-        let BenchOptions { pp, tg, depth, reps, burst } = options;
+        let BenchOptions { pp, tg, depth, reps, .. } = options;
+        let policy = Policy::of_flow(options.burst, options.in_flight);
+        policy.check()?;
         if pp < 1 || tg < 2 || reps < 1 {
             let found = format!("pp {pp}, tg {tg}, reps {reps}");
             return Err(Error::BadOption { option: "bench", found, expected: "pp and reps at least 1, tg at least 2" });
@@ -71,17 +84,21 @@ impl Engine {
         let mut prefill = Vec::new();
         for _ in 0..=reps {
             self.clear();
-            let timings = self.run(&prompt, 1, burst).await?;
-            prefill.push(pp as f64 / timings.first_token_ms * 1e3);
+            let finish = self.run(&prompt, 1, policy).await?;
+            prefill.push(pp as f64 / finish.timings.first_token_ms * 1e3);
         }
         let before = some_ids(depth.max(1), self.info.n_vocab);
-        self.run(&before, tg, burst).await?;
+        self.run(&before, tg, policy).await?;
         // The prompt is cached now, all but its last token: what is counted is decoding.
         let counted = self.counters();
-        let mut decode = Vec::new();
+        let (mut decode, mut latency) = (Vec::new(), Vec::new());
+        let (mut longest_burst, mut deepest) = (0, 0);
         for _ in 0..reps {
-            let timings = self.run(&before, tg, burst).await?;
+            let Finish { timings, stats, .. } = self.run(&before, tg, policy).await?;
             decode.push(timings.decode_tokens as f64 / timings.decode_ms * 1e3);
+            latency.push(stats.latency_ms);
+            longest_burst = longest_burst.max(stats.longest_burst);
+            deepest = deepest.max(stats.deepest);
         }
         let counters = self.counters() - counted;
         let tokens = (reps * tg) as f64;
@@ -98,6 +115,9 @@ impl Engine {
             decode_tok_s,
             dispatches_token,
             submits_token: counters.submits as f64 / tokens,
+            longest_burst,
+            deepest,
+            latency_ms: median(&mut latency),
             bytes_token: self.info.bytes_per_token,
             floor,
             floor_ms_token,
@@ -105,11 +125,12 @@ impl Engine {
         })
     }
 
-    async fn run(&mut self, prompt: &[u32], max_tokens: usize, burst: usize) -> Result<Timings> {
-        let options = GenerateOptions { max_tokens, burst, ignore_eos: true, ..Default::default() };
+    async fn run(&mut self, prompt: &[u32], max_tokens: usize, policy: Policy) -> Result<Finish> {
+        let options = GenerateOptions { max_tokens, ignore_eos: true, policy: Some(policy), ..Default::default() };
         let mut generation = self.start(prompt, options)?;
         while self.next(&mut generation).await?.is_some() {}
-        Ok(generation.finish().map(|finish| finish.timings).unwrap_or_default())
+        let ended = generation.finish().cloned();
+        ended.ok_or_else(|| Error::Device { reason: "the measured answer has no end".into() })
     }
 }
 

@@ -2,185 +2,56 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
-
 use super::Engine;
-use super::backend::{Backend, Burst, First};
+use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, RowEnd};
 use super::clock::now_ms;
+use super::flow::FlowControl;
+use super::options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
+use super::policy::{Flow, Policy, StopCheck};
 use super::stop::StopStrings;
 use crate::error::{Error, Result};
-use crate::sample::Sampling;
+use crate::sample::{Logprobs, top_logprobs};
 use crate::tokenizer::Decoder;
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GenerateOptions {
-    /// Most tokens drawn, at least 1.
-    pub max_tokens: usize,
-    /// Divides the logits, 0 to 100; below 0.01 the largest logit wins.
-    pub temperature: f32,
-    /// Key of the random numbers.
-    pub seed: u64,
-    /// The likeliest tokens kept; 0 keeps all, 1 is greedy.
-    pub top_k: u32,
-    /// The probability mass kept, above 0; 1 keeps all.
-    pub top_p: f32,
-    /// The least probability kept, relative to the largest one, 0 to 1; 0 keeps all.
-    pub min_p: f32,
-    /// Divides positive and multiplies negative logits of recent tokens, 0.01 to 100; 1 changes nothing.
-    pub repeat_penalty: f32,
-    /// Subtracted from a logit each time its token is among the recent ones, -100 to 100.
-    pub frequency_penalty: f32,
-    /// Subtracted from the logits of recent tokens, -100 to 100.
-    pub presence_penalty: f32,
-    /// How many tokens, prompt included, are recent: at most 4096.
-    pub penalty_window: usize,
-    /// Token ids, each once, and what is added to their logits, -1000 to 1000. At most 1024 together with `suppress`.
-    pub logit_bias: Vec<(u32, f32)>,
-    /// Token ids that are never drawn.
-    pub suppress: Vec<u32>,
-    /// Texts that end the answer; not shown.
-    pub stop: Vec<String>,
-    /// Tokens a submit draws, 1 to 64. A GPU has several submits in flight, so single steps lose no speed.
-    pub burst: usize,
-    /// Prompt tokens fed at once; 0 leaves it to the backend.
-    pub chunk: usize,
-    /// Goes on after a token that ends the answer: for measuring.
-    pub ignore_eos: bool,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> Self {
-        GenerateOptions {
-            max_tokens: 256,
-            temperature: 0.0,
-            seed: 0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repeat_penalty: 1.0,
-            frequency_penalty: 0.0,
-            presence_penalty: 0.0,
-            penalty_window: 64,
-            logit_bias: Vec::new(),
-            suppress: Vec::new(),
-            stop: Vec::new(),
-            burst: 1,
-            chunk: 0,
-            ignore_eos: false,
-        }
-    }
-}
-
-/// Most steps of one burst.
-const MAX_BURST: usize = 64;
-
-impl GenerateOptions {
-    fn check(&self) -> Result<()> {
-        let bad = |option, found: String, expected| Err(Error::BadOption { option, found, expected });
-        if self.max_tokens == 0 {
-            return bad("max tokens", "0".into(), "at least 1");
-        }
-        if !(1..=MAX_BURST).contains(&self.burst) {
-            return bad("burst", self.burst.to_string(), "1 to 64");
-        }
-        if self.stop.iter().any(String::is_empty) {
-            return bad("stop", "an empty string".into(), "non-empty strings");
-        }
-        Ok(())
-    }
-
-    /// How tokens are drawn. A token that is suppressed as well as biased is suppressed.
-    fn sampling(&self) -> Sampling {
-        let suppressed: BTreeSet<u32> = self.suppress.iter().copied().collect();
-        let mut biases = self.logit_bias.clone();
-        biases.retain(|(id, _)| !suppressed.contains(id));
-        biases.extend(suppressed.into_iter().map(|id| (id, f32::NEG_INFINITY)));
-        Sampling {
-            temperature: self.temperature,
-            seed: self.seed,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            typical_p: 1.0,
-            repeat_penalty: self.repeat_penalty,
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            penalty_window: self.penalty_window,
-            biases,
-        }
-    }
-}
-
-/// Why an answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The model drew an end token.
-    Eos,
-    /// A stop string appeared.
-    StopString,
-    /// The token limit was reached.
-    MaxTokens,
-    /// The context is full.
-    ContextFull,
-}
-
-/// Where the time went. Prefill and decode are separate; the first token belongs to neither rate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Timings {
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Of these, found in the cache.
-    pub cached_tokens: usize,
-    /// Milliseconds from the start to the prompt's last token being fed.
-    pub prefill_ms: f64,
-    /// Milliseconds from the start to the first token.
-    pub first_token_ms: f64,
-    /// Tokens drawn after the first.
-    pub decode_tokens: usize,
-    /// Milliseconds spent on these.
-    pub decode_ms: f64,
-}
-
-/// Tokens that arrived together.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Piece {
-    /// The ids, an end token included.
-    pub ids: Vec<u32>,
-    /// The text that can be shown: whole characters, no control tokens, nothing of a stop string.
-    pub text: String,
-}
-
-/// How an answer ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finish {
-    /// Why.
-    pub stop_reason: StopReason,
-    /// Where the time went.
-    pub timings: Timings,
-}
 
 /// A request in progress.
 pub struct Generation {
-    options: GenerateOptions,
-    sampling: Sampling,
-    prompt: Vec<u32>,
+    pub(super) options: GenerateOptions,
+    pub(super) policy: Policy,
+    pub(super) prompt: Vec<u32>,
     /// Which of the engine's generations this is.
     number: u64,
-    /// Tokens whose draw was submitted.
-    submitted: usize,
+    pub(super) prefilled: bool,
+    /// Where the next burst's first token comes from.
+    pub(super) first: First,
+    /// Tokens drawn and read, and draws in flight.
+    pub(super) submitted: usize,
     /// Tokens drawn and read.
-    drawn: usize,
+    pub(super) drawn: usize,
     /// The last one read.
-    last: u32,
+    pub(super) last: u32,
+    /// Ids that end the answer.
+    stop_ids: BTreeSet<u32>,
+    /// Of these, those the device looks for.
+    device_stop_ids: Vec<u32>,
+    /// Ids that are never drawn.
+    pub(super) banned: BTreeSet<u32>,
+    /// Tokens drawn when the guard's limit comes back, where it is lifted.
+    pub(super) wide_until: Option<usize>,
+    /// Whether the host draws, because the device cannot be trusted to.
+    pub(super) host_draws: bool,
     decoder: Decoder,
     stop: StopStrings,
     /// When the prompt's first chunk was fed.
     started_ms: Option<f64>,
     decode_started_ms: f64,
-    timings: Timings,
+    pub(super) timings: Timings,
+    pub(super) stats: Stats,
+    pub(super) invalid_draw: Option<InvalidDraw>,
     finish: Option<Finish>,
+    /// The error that the next call gives.
+    pending_error: Option<Error>,
+    /// Whether it ended with an error.
+    failed: bool,
 }
 
 impl Generation {
@@ -192,32 +63,89 @@ impl Generation {
     fn elapsed_ms(&self) -> f64 {
         self.started_ms.map_or(0.0, |start| now_ms() - start)
     }
+
+    /// Position of the token drawn next.
+    pub(super) fn position(&self) -> usize {
+        self.prompt.len() + self.drawn
+    }
 }
 
 impl Engine {
     /// Checks a request. No work is done before the first `next`. The engine has one sequence: a new generation ends the
     /// one before.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] names an option and its range, [`Error::BadToken`] an id outside the vocabulary,
+    /// [`Error::ContextFull`] a prompt that does not fit.
     pub fn start(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation> {
-        options.check()?;
-        let sampling = options.sampling();
-        sampling.check(self.info.n_vocab)?;
+        options.check(self.info.n_vocab)?;
         self.check_tokens(prompt)?;
+        let policy = options.policy.unwrap_or(self.policy);
+        policy.check()?;
+        let own: &[u32] = if options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
+        let stop_ids: BTreeSet<u32> = own.iter().chain(&options.stop_ids).copied().collect();
+        if stop_ids.len() > MAX_STOP_IDS {
+            let found = stop_ids.len().to_string();
+            return Err(Error::BadOption {
+                option: "stop ids",
+                found,
+                expected: "at most 64, the model's own included",
+            });
+        }
+        if stop_ids.is_empty() && options.stop.is_empty() && !options.ignore_eos {
+            let found = "none, and the model has no end token".into();
+            let expected = "a stop id, a stop text, or ignore_eos";
+            return Err(Error::BadOption { option: "stop", found, expected });
+        }
+        let biases = options.sampling.biases.iter();
         self.supersede();
+        self.backend.configure(policy.execution(false))?;
+        self.set_flow(&policy, options.logprobs.is_some());
         Ok(Generation {
-            sampling,
             prompt: prompt.to_vec(),
             number: self.generations,
+            prefilled: false,
+            first: First::FromLogits,
             submitted: 0,
             drawn: 0,
             last: 0,
+            device_stop_ids: match policy.stop_check {
+                StopCheck::PerToken => stop_ids.iter().copied().collect(),
+                StopCheck::PerBurst => Vec::new(),
+            },
+            stop_ids,
+            banned: biases.filter(|(_, bias)| *bias == f32::NEG_INFINITY).map(|(id, _)| *id).collect(),
+            wide_until: None,
+            host_draws: false,
             decoder: Decoder::new(),
             stop: StopStrings::new(options.stop.clone()),
             started_ms: None,
             decode_started_ms: 0.0,
             timings: Timings { prompt_tokens: prompt.len(), ..Default::default() },
+            stats: Stats::default(),
+            invalid_draw: None,
             finish: None,
+            pending_error: None,
+            failed: false,
+            policy,
             options,
         })
+    }
+
+    /// Makes the flow control that `policy` asks for; one that fits already keeps what it has learnt. Log-probabilities are read after
+    /// each step, before the next one replaces the logits.
+    fn set_flow(&mut self, policy: &Policy, reads_logits: bool) {
+        let flow = if reads_logits { Flow::Fixed { burst: 1, in_flight: 1 } } else { policy.flow };
+        let slots = policy.ring.slots.min(self.backend.max_in_flight());
+        let key = (flow, policy.ring.steps, slots);
+        if self.flow.0 != key {
+            let control = match flow {
+                Flow::Fixed { burst, in_flight } => FlowControl::fixed(burst, in_flight.min(slots)),
+                Flow::Adaptive { latency_ms } => FlowControl::adaptive(latency_ms, policy.ring.steps, slots),
+            };
+            self.flow = (key, control);
+        }
+        self.flow.1.begin();
     }
 
     /// Ends the generation under way; what is in flight is discarded.
@@ -230,28 +158,47 @@ impl Engine {
     /// the generation ends it at any point.
     ///
     /// # Errors
-    /// [`Error::Superseded`] where another generation has started since, and what the device reports.
+    /// [`Error::Superseded`] where another generation has started since, [`Error::NotFinite`] where the guard tripped,
+    /// [`Error::NoCandidate`] where nothing can be drawn, and what the device reports.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<Piece>> {
-        if generation.finish.is_some() {
+        if generation.finish.is_some() || generation.failed {
             return Ok(None);
         }
         if generation.number != self.generations {
             return Err(Error::Superseded);
         }
-        if generation.submitted == 0 && !self.prefill(generation).await? {
-            return Ok(Some(Piece::default()));
+        // Where this future is dropped at one of its waits the generation cannot go on: what it waited for is lost.
+        self.generations += 1;
+        let piece = match generation.pending_error.take() {
+            Some(error) => Err(error),
+            None => self.advance(generation).await,
+        };
+        self.generations -= 1;
+        generation.failed = piece.is_err();
+        piece.map(Some)
+    }
+
+    async fn advance(&mut self, generation: &mut Generation) -> Result<Piece> {
+        if !generation.prefilled && !self.prefill(generation).await? {
+            return Ok(Piece::default());
+        }
+        if generation.host_draws {
+            return self.host_step(generation).await;
         }
         self.submit_ahead(generation).await?;
-        let Some(oldest) = self.in_flight.pop_front() else { return Ok(None) };
-        // Until the tokens are there the generation cannot go on: it would miss them if this future were dropped.
-        self.generations += 1;
-        let ids = oldest.tokens().await?;
-        self.generations -= 1;
-        if generation.drawn == 0 {
-            generation.decode_started_ms = now_ms();
-            generation.timings.first_token_ms = generation.elapsed_ms();
-        }
-        Ok(Some(self.accept(generation, &ids)))
+        let Some(oldest) = self.in_flight.pop_front() else {
+            return Err(Error::Device { reason: "nothing was left to draw, and the answer has not ended".into() });
+        };
+        let waited_from = now_ms();
+        let drawn = oldest.burst.drawn().await?;
+        let now = now_ms();
+        let stats = &mut generation.stats;
+        stats.readback_wait_ms += now - waited_from;
+        let read = (stats.bursts - self.in_flight.len() as u64) as f64;
+        stats.latency_ms += (now - oldest.submitted_ms - stats.latency_ms) / read;
+        stats.overlapped_bursts += u64::from(!self.in_flight.is_empty());
+        self.flow.1.arrived(oldest.steps, now);
+        self.take(generation, drawn).await
     }
 
     /// Feeds a chunk of what of the prompt is not cached; at least its last token is fed, whose logits are needed. Returns whether
@@ -273,40 +220,93 @@ impl Engine {
         }
         self.backend.head(part.len() - 1).await?;
         generation.timings.prefill_ms = generation.elapsed_ms();
+        generation.prefilled = true;
         Ok(true)
     }
 
     /// Keeps the backend busy: submits bursts until enough are in flight or nothing is left to draw. The first burst only
     /// draws, so that the first token comes as soon as it can.
     async fn submit_ahead(&mut self, generation: &mut Generation) -> Result<()> {
-        while self.in_flight.len() < self.backend.max_in_flight() {
-            let (first, position, steps) = match generation.submitted {
-                0 => (First::FromLogits, generation.prompt.len(), 1),
+        if generation.wide_until.is_some_and(|until| generation.drawn >= until) {
+            self.narrow(generation)?;
+        }
+        while self.in_flight.len() < self.flow.1.depth() {
+            let n = generation.submitted;
+            let (position, steps) = match n {
+                0 => (generation.prompt.len(), 1),
                 n => {
                     let position = generation.prompt.len() + n - 1;
-                    let left = generation.options.max_tokens - n;
+                    let end = generation.wide_until.unwrap_or(usize::MAX).min(generation.options.max_tokens);
                     let room = self.info.n_ctx - position;
-                    (First::FromState, position, generation.options.burst.min(left).min(room))
+                    (position, self.flow.1.burst().min(end.saturating_sub(n)).min(room))
                 }
             };
             if steps == 0 {
                 break;
             }
-            let stop_ids = if generation.options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
-            let burst = Burst { first, position, steps, sampling: &generation.sampling, stop_ids };
+            let burst = Burst {
+                first: std::mem::replace(&mut generation.first, First::FromState),
+                position,
+                steps,
+                sampling: &generation.options.sampling,
+                stop_ids: &generation.device_stop_ids,
+                left: generation.options.max_tokens - n,
+            };
+            let submitted_ms = now_ms();
             let burst = self.backend.submit_burst(burst).await?;
-            self.in_flight.push_back(burst);
+            self.flow.1.submitted(submitted_ms);
+            self.in_flight.push_back(super::Flying { burst, steps, submitted_ms });
             generation.submitted += steps;
+            let stats = &mut generation.stats;
+            stats.bursts += 1;
+            stats.record_ms += now_ms() - submitted_ms;
+            stats.longest_burst = stats.longest_burst.max(steps);
+            stats.deepest = stats.deepest.max(self.in_flight.len());
         }
         Ok(())
     }
 
+    /// Takes what a burst drew, and does what the guard or an invalid id asks for.
+    async fn take(&mut self, generation: &mut Generation, mut drawn: Drawn) -> Result<Piece> {
+        let n_vocab = self.info.n_vocab;
+        let is_invalid = |id: &u32| *id as usize >= n_vocab || generation.banned.contains(id);
+        let invalid = drawn.ids.iter().position(is_invalid);
+        let invalid_id = invalid.map(|at| drawn.ids[at]);
+        drawn.ids.truncate(invalid.unwrap_or(drawn.ids.len()));
+        let logprobs = match (generation.options.logprobs, drawn.ids.first()) {
+            (Some(n), Some(&id)) => vec![top_logprobs(&self.backend.read_logits().await?, id, n)],
+            _ => Vec::new(),
+        };
+        let piece = self.accept(generation, &drawn.ids, logprobs);
+        if generation.finish.is_some() {
+            return Ok(piece);
+        }
+        let recovered = if invalid.is_some() || drawn.end == Some(RowEnd::NoCandidate) {
+            self.distrust_device(generation, invalid_id).await
+        } else if drawn.end == Some(RowEnd::Guard) {
+            self.guard_tripped(generation).await
+        } else if let Some(end) = drawn.end {
+            Err(Error::Device { reason: format!("the row ended ({end:?}) although the answer had not") })
+        } else {
+            Ok(())
+        };
+        match recovered {
+            // What was drawn before is shown first.
+            Err(error) if !piece.ids.is_empty() => generation.pending_error = Some(error),
+            recovered => recovered?,
+        }
+        Ok(piece)
+    }
+
     /// Takes drawn ids up to the first stop and decides whether the answer has ended. A token was fed when the one after it
     /// has been drawn.
-    fn accept(&mut self, generation: &mut Generation, ids: &[u32]) -> Piece {
-        let mut piece = Piece::default();
+    pub(super) fn accept(&mut self, generation: &mut Generation, ids: &[u32], logprobs: Vec<Logprobs>) -> Piece {
+        let mut piece = Piece { logprobs, ..Piece::default() };
         for &id in ids {
-            if generation.drawn > 0 {
+            if generation.drawn == 0 {
+                generation.decode_started_ms = now_ms();
+                generation.timings.first_token_ms = generation.elapsed_ms();
+            } else {
                 self.cached.push(generation.last);
             }
             piece.ids.push(id);
@@ -322,18 +322,17 @@ impl Engine {
 
     /// Shows the token's text and says whether the answer ends with it.
     fn stop_reason(&self, generation: &mut Generation, id: u32, shown: &mut String) -> Option<StopReason> {
-        if self.tokenizer.is_eog(id) && !generation.options.ignore_eos {
-            return Some(StopReason::Eos);
+        if generation.stop_ids.contains(&id) {
+            return Some(if self.tokenizer.is_eog(id) { StopReason::Eos } else { StopReason::StopId });
         }
         let text = generation.decoder.push(&self.tokenizer, id);
         let (text, met) = generation.stop.push(&text);
         shown.push_str(&text);
-        let next_position = generation.prompt.len() + generation.drawn;
         if met {
             Some(StopReason::StopString)
         } else if generation.drawn == generation.options.max_tokens {
             Some(StopReason::MaxTokens)
-        } else if next_position > self.info.n_ctx {
+        } else if generation.position() > self.info.n_ctx {
             Some(StopReason::ContextFull)
         } else {
             None
@@ -341,7 +340,7 @@ impl Engine {
     }
 
     fn end(&mut self, generation: &mut Generation, stop_reason: StopReason, piece: &mut Piece) {
-        self.in_flight.clear();
+        self.discard(generation);
         if stop_reason != StopReason::StopString {
             let (text, met) = generation.stop.push(&generation.decoder.finish());
             piece.text.push_str(&text);
@@ -351,6 +350,19 @@ impl Engine {
         }
         generation.timings.decode_tokens = generation.drawn - 1;
         generation.timings.decode_ms = now_ms() - generation.decode_started_ms;
-        generation.finish = Some(Finish { stop_reason, timings: generation.timings });
+        generation.stats.ring = self.backend.ring_counters();
+        generation.finish = Some(Finish {
+            stop_reason,
+            timings: generation.timings,
+            stats: generation.stats,
+            invalid_draw: generation.invalid_draw,
+        });
+    }
+
+    /// Forgets what is in flight.
+    pub(super) fn discard(&mut self, generation: &mut Generation) {
+        generation.stats.discarded_steps += self.in_flight.drain(..).map(|flying| flying.steps as u64).sum::<u64>();
+        generation.submitted = generation.drawn;
+        self.flow.1.begin();
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::any_backend::AnyBackend;
 use super::backend::Backend;
+use super::flow::FlowControl;
+use super::policy::{Flow, Policy};
 use super::{Engine, Info};
 use crate::chat::ChatTemplate;
 use crate::cpu::backend::{CpuBackend, CpuWeights};
@@ -38,6 +40,10 @@ pub struct LoadOptions {
     pub n_ctx: Option<usize>,
     /// Picks the adapter whose name contains this text.
     pub adapter: Option<String>,
+    /// A device that is open already: it is used, whatever `adapter` says, where the backend may be a GPU.
+    pub gpu: Option<Gpu>,
+    /// How to decode, where a request does not say.
+    pub policy: Policy,
     /// Called as tensors arrive.
     pub progress: Option<Box<ProgressFn<'static>>>,
     /// Cancels the load.
@@ -58,6 +64,7 @@ impl Engine {
 
     /// Loads a model from a file that is open already.
     pub async fn load_file(file: GgufFile, mut options: LoadOptions) -> Result<Engine> {
+        options.policy.check()?;
         let model = Model::open(&file).await?;
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
         let template = ChatTemplate::from_metadata(&file.header.metadata).map_err(|error| error.to_string());
@@ -95,6 +102,8 @@ impl Engine {
             backend,
             info,
             cached: Vec::new(),
+            policy: options.policy,
+            flow: ((Flow::Fixed { burst: 1, in_flight: 1 }, 0, 0), FlowControl::fixed(1, 1)),
             in_flight: VecDeque::new(),
             generations: 0,
         })
@@ -115,7 +124,7 @@ impl Job<'_> {
         let mut weights = CpuWeights::default();
         load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
         let plan = Arc::new(self.model.plan.clone());
-        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx))))
+        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx)?)))
     }
 
     async fn on_gpu(&mut self, gpu: &Gpu) -> Result<AnyBackend> {
@@ -148,15 +157,18 @@ async fn choose_device(options: &LoadOptions, model: &Model) -> Result<Device> {
     if options.backend == BackendChoice::Cpu {
         return Ok(Device::cpu(None));
     }
-    match tested_gpu(options.adapter.as_deref(), model).await {
+    match tested_gpu(options, model).await {
         Ok((gpu, exact)) => Ok(Device { gpu: Some(gpu), exact, fallback_reason: None }),
         Err(error) if options.backend == BackendChoice::Auto => Ok(Device::cpu(Some(error.to_string()))),
         Err(error) => Err(error),
     }
 }
 
-async fn tested_gpu(adapter: Option<&str>, model: &Model) -> Result<(Gpu, bool)> {
-    let gpu = Gpu::open(adapter).await?;
+async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)> {
+    let gpu = match &options.gpu {
+        Some(gpu) => gpu.clone(),
+        None => Gpu::open(options.adapter.as_deref()).await?,
+    };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
     let exact = selftest::run(&gpu, &kinds).await?.exact;

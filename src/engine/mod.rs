@@ -19,19 +19,29 @@ pub mod backend;
 mod bench;
 pub(crate) mod clock;
 mod floor;
+mod flow;
 mod generate;
 mod load;
+mod options;
+pub mod policy;
+mod recover;
+mod step;
 mod stop;
 
 pub use bench::{BenchOptions, BenchReport};
 pub use floor::Floor;
-pub use generate::{Finish, GenerateOptions, Generation, Piece, StopReason, Timings};
+pub use generate::Generation;
 pub use load::{BackendChoice, LoadOptions};
+pub use options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
+pub use policy::Policy;
+pub use step::{LogitsRow, Pooling};
 
 use std::collections::VecDeque;
 
 use any_backend::{AnyBackend, InFlight};
-use backend::{Backend, Counters};
+use backend::{Backend, Counters, Readback};
+use flow::FlowControl;
+use policy::Flow;
 
 use crate::chat::{ChatTemplate, Message, RenderOptions};
 use crate::error::{Error, Result};
@@ -75,10 +85,21 @@ pub struct Engine {
     info: Info,
     /// Tokens whose keys and values are in the cache, first position first.
     cached: Vec<u32>,
+    /// How to decode, where a request does not say.
+    policy: Policy,
+    /// Steps a submit and submits in flight, and the flow, steps and slots it was made for.
+    flow: ((Flow, usize, usize), FlowControl),
     /// Bursts submitted and not yet read, oldest first.
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<Flying>,
     /// Generations started so far; only the last may go on.
     generations: u64,
+}
+
+/// A burst in flight.
+struct Flying {
+    burst: InFlight,
+    steps: usize,
+    submitted_ms: f64,
 }
 
 impl Engine {
@@ -100,6 +121,11 @@ impl Engine {
     /// Submits, dispatches, maps and bytes since the model was loaded.
     pub fn counters(&self) -> Counters {
         self.backend.counters()
+    }
+
+    /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
+    pub fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
+        self.backend.restrict_readbacks(allowed);
     }
 
     /// Whether the file has a chat template.
@@ -153,6 +179,7 @@ impl Engine {
     pub async fn logits(&mut self, ids: &[u32], chunk: usize, all: bool) -> Result<Vec<f32>> {
         self.check_tokens(ids)?;
         self.clear();
+        self.backend.configure(self.policy.execution(false))?;
         let mut rows = Vec::new();
         for part in ids.chunks(self.chunk_len(chunk)) {
             self.backend.feed(part, self.cached.len()).await?;
@@ -164,6 +191,7 @@ impl Engine {
                 rows.extend(self.backend.read_logits().await?);
             }
         }
+        self.check_guard().await?;
         Ok(rows)
     }
 

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use super::buffers::{Allocator, STAGING, STORAGE, write};
-use super::burst::MAX_IN_FLIGHT;
 use super::device::Gpu;
 use super::floor;
 use super::ops::{Lowering, PlanBuffer, partials_bytes};
-use super::params::State;
+use super::params::{State, UNGUARDED};
 use super::pipelines::PREFILL_TILE;
-use super::readback::{self, StagingPool};
-use super::recorder::{Recorder, Step, encoder, submit};
-use super::sampler::{Bound, Chains, rules};
-use super::sequence::{RING, Sequence};
+use super::readback;
+use super::recorder::{Commands, Step};
+use super::sampler::{Bound, Chains, bind, rules};
+use super::sequence::Sequence;
 use super::weights::GpuWeights;
-use crate::engine::backend::{Backend, BackendInfo, Burst, Counters};
+use crate::engine::backend::{
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, MAX_GUARDED_LAYERS, Readback, RingCounters, Trip,
+    UNTRIPPED,
+};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Shape};
 use crate::sample::Sampling;
@@ -38,6 +40,8 @@ pub(super) struct Decode {
     pub(super) body: Vec<Step>,
     pub(super) head: Vec<Step>,
     pub(super) sample: Vec<Step>,
+    embed: Vec<Step>,
+    embedding: PlanBuffer,
     hidden: PlanBuffer,
     logits: PlanBuffer,
     /// Draws that are not plain; made when first asked for.
@@ -52,14 +56,17 @@ pub struct GpuBackend {
     pub(super) sequence: Sequence,
     prefill: Prefill,
     pub(super) decode: Decode,
-    /// Where the host reads drawn tokens: one buffer a burst in flight.
-    pub(super) token_staging: StagingPool,
-    /// Where the host reads logits.
-    logits_staging: wgpu::Buffer,
+    /// Where the host reads a row of logits or an embedding.
+    row_staging: wgpu::Buffer,
+    pub(super) execution: Execution,
     /// Rows of the last feed; one row is the decode instance's.
     pub(super) fed_rows: usize,
-    /// What `sequence.rules` holds.
-    rules: Option<Sampling>,
+    /// Position of the first of them.
+    pub(super) fed_position: usize,
+    /// How the device was told to draw.
+    sampling: Option<Sampling>,
+    /// The ids that end the row, as the device has them.
+    pub(super) stops: Vec<u32>,
     /// Counters when the backend was made.
     baseline: Counters,
     // Held for the buffers' sake.
@@ -75,13 +82,17 @@ impl GpuBackend {
     pub async fn new(gpu: &Gpu, plan: Arc<Plan>, mut weights: GpuWeights, n_ctx: usize) -> Result<Self> {
         let baseline = gpu.tally().counters();
         weights.finish().await?;
+        plan.check_weights(|id| weights.has(id))?;
+        if plan.layers.len() > MAX_GUARDED_LAYERS {
+            let found = plan.layers.len().to_string();
+            return Err(Error::BadOption { option: "layers", found, expected: "at most 1022" });
+        }
         let mut allocator = Allocator::new(gpu);
         let sequence = Sequence::new(gpu, &mut allocator, &plan, n_ctx.max(1))?;
         let decode = decode_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let prefill = prefill_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
-        let token_staging =
-            (0..MAX_IN_FLIGHT).map(|_| allocator.buffer("token staging", (RING * 4) as u64, STAGING)).collect();
-        let logits_staging = allocator.buffer("logits staging", (plan.n_vocab * 4) as u64, STAGING);
+        let row_bytes = (plan.n_vocab as u64 * 4).max(decode.embedding.row_bytes());
+        let row_staging = allocator.buffer("row staging", row_bytes, STAGING);
         allocator.finish().await?;
         gpu.check()?;
         Ok(GpuBackend {
@@ -91,10 +102,12 @@ impl GpuBackend {
             sequence,
             prefill,
             decode,
-            token_staging: StagingPool::new(token_staging),
-            logits_staging,
+            row_staging,
+            execution: Execution::default(),
             fed_rows: 1,
-            rules: None,
+            fed_position: 0,
+            sampling: None,
+            stops: Vec::new(),
             baseline,
             _weights: weights,
         })
@@ -122,22 +135,32 @@ impl GpuBackend {
         write(&self.gpu, &self.sequence.history, (position * 4) as u64, bytemuck::cast_slice(tokens));
     }
 
-    /// Makes the steps that `sampling` needs and writes its rules, where they are not there yet.
-    pub(super) fn prepare_sampler(&mut self, sampling: &Sampling) -> Result<()> {
-        if sampling.is_plain() {
-            return sampling.check(self.plan.n_vocab);
+    /// Where the sampler's kernels read and write.
+    fn bound(&self) -> Bound<'_> {
+        let (logits, token) = (self.decode.logits.f32(), &self.sequence.token);
+        Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits, token }
+    }
+
+    /// Bits of the magnitude from which the guard trips.
+    pub(super) fn limit_bits(&self) -> u32 {
+        self.execution.guard_limit.map_or(UNGUARDED, f32::to_bits)
+    }
+
+    /// Makes the steps that `sampling` needs and writes its rules, where they are not there yet. Returns whether it differs from
+    /// the one before.
+    pub(super) fn prepare_sampler(&mut self, sampling: &Sampling) -> Result<bool> {
+        if self.sampling.as_ref() == Some(sampling) {
+            return Ok(false);
         }
-        if self.rules.as_ref() != Some(sampling) {
-            sampling.check(self.plan.n_vocab)?;
+        sampling.check(self.plan.n_vocab)?;
+        if !sampling.is_plain() {
             if self.decode.chains.is_none() {
-                let (logits, token) = (self.decode.logits.f32(), &self.sequence.token);
-                let bound = Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits, token };
-                self.decode.chains = Some(Chains::new(&self.gpu, &bound)?);
+                self.decode.chains = Some(Chains::new(&self.gpu, &self.bound())?);
             }
             write(&self.gpu, &self.sequence.rules, 0, &rules(sampling));
-            self.rules = Some(sampling.clone());
         }
-        Ok(())
+        self.sampling = Some(sampling.clone());
+        Ok(true)
     }
 
     /// The steps of one draw, which `prepare_sampler` made.
@@ -156,13 +179,15 @@ fn decode_instance(
     weights: &GpuWeights,
     sequence: &Sequence,
 ) -> Result<Decode> {
-    let ops: [&[_]; 3] = [&plan.body, &plan.head, &plan.sample];
+    let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
     let mut lowering =
         Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
     Ok(Decode {
         body: lowering.steps(allocator, &plan.body)?,
         head: lowering.steps(allocator, &plan.head)?,
         sample: lowering.steps(allocator, &plan.sample)?,
+        embed: lowering.steps(allocator, &plan.embed)?,
+        embedding: lowering.buffer(plan.embedding),
         hidden: lowering.buffer(plan.hidden),
         logits: lowering.buffer(plan.logits),
         chains: None,
@@ -216,50 +241,63 @@ impl Backend for GpuBackend {
                 expected: "at least 1 and at most max_chunk",
             });
         }
-        self.fed_rows = tokens.len();
+        (self.fed_rows, self.fed_position) = (tokens.len(), position);
         let (target, body) = match tokens.len() {
             1 => (&self.sequence.token, &self.decode.body),
             _ => (&self.prefill.tokens, &self.prefill.body),
         };
         write(&self.gpu, target, 0, bytemuck::cast_slice(tokens));
         self.write_history(tokens, position);
-        self.write_state(State { position: position as u32, ..State::default() });
-        let mut commands = encoder(&self.gpu);
-        Recorder::new(&self.gpu, &mut commands).record(body, tokens.len() as u32, position);
-        submit(&self.gpu, commands);
+        self.write_state(State { limit: self.limit_bits(), ..State::at(position) });
+        let mut commands = self.commands();
+        commands.record(body, tokens.len() as u32, position);
+        commands.submit();
         self.gpu.check()
     }
 
     async fn head(&mut self, row: usize) -> Result<()> {
-        if row >= self.fed_rows {
-            return Err(Error::BadOption {
-                option: "row",
-                found: row.to_string(),
-                expected: "a row of the last chunk",
-            });
-        }
-        let mut commands = encoder(&self.gpu);
-        if self.fed_rows > 1 {
-            let to = self.decode.hidden.f32();
-            let bytes = self.hidden_bytes();
-            commands.copy_buffer_to_buffer(self.prefill.hidden.f32(), row as u64 * bytes, to, 0, bytes);
-        }
-        Recorder::new(&self.gpu, &mut commands).record(&self.decode.head, 1, 0);
-        submit(&self.gpu, commands);
+        let mut commands = self.commands();
+        self.take_row(&mut commands, row)?;
+        // Where the guard finds the row, and that it is running.
+        self.write_state(State { limit: self.limit_bits(), ..State::at(self.fed_position + row) });
+        commands.record(&self.decode.head, 1, 0);
+        commands.submit();
         self.gpu.check()
     }
 
     async fn read_logits(&mut self) -> Result<Vec<f32>> {
-        let bytes = (self.plan.n_vocab * 4) as u64;
-        let mut commands = encoder(&self.gpu);
-        commands.copy_buffer_to_buffer(self.decode.logits.f32(), 0, &self.logits_staging, 0, bytes);
-        submit(&self.gpu, commands);
-        let data = readback::read(&self.gpu, &self.logits_staging, bytes).await?;
-        Ok(bytemuck::pod_collect_to_vec(&data))
+        let commands = self.commands();
+        self.read_row(commands, Readback::Logits, self.decode.logits.f32(), self.plan.n_vocab).await
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
-        self.run_burst(burst).await
+    async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
+        let mut commands = self.commands();
+        self.take_row(&mut commands, row)?;
+        self.write_state(State { limit: self.limit_bits(), ..State::at(self.fed_position + row) });
+        commands.record(&self.decode.embed, 1, 0);
+        let embedding = &self.decode.embedding;
+        self.read_row(commands, Readback::Embedding, embedding.f32(), embedding.row_bytes() as usize / 4).await
+    }
+
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
+        self.submit_burst(burst)?.drawn().await
+    }
+
+    async fn take_trip(&mut self) -> Result<Option<Trip>> {
+        let words = self.read_row(self.commands(), Readback::Guard, &self.sequence.tripped, 1).await?;
+        self.reset_guard();
+        Ok(words.first().and_then(|word| Trip::from_word(word.to_bits())))
+    }
+
+    fn configure(&mut self, execution: Execution) -> Result<()> {
+        if self.sequence.ring.ensure(execution.ring)? {
+            self.decode.sample = bind(&self.gpu, &self.bound().plain())?;
+            self.decode.chains = None;
+            self.sampling = None;
+        }
+        self.execution = execution;
+        self.reset_guard();
+        Ok(())
     }
 
     fn counters(&self) -> Counters {
@@ -276,5 +314,59 @@ impl GpuBackend {
     /// Bytes of one row of the hidden state.
     fn hidden_bytes(&self) -> u64 {
         self.decode.hidden.row_bytes()
+    }
+
+    /// What the ring has done.
+    pub fn ring_counters(&self) -> RingCounters {
+        self.sequence.ring.counters()
+    }
+
+    /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
+    pub fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
+        self.gpu.restrict_readbacks(allowed);
+    }
+
+    /// The logits of the last `head` or burst step, `[n_vocab]` f32, on the device.
+    pub fn logits_buffer(&self) -> &wgpu::Buffer {
+        self.decode.logits.f32()
+    }
+
+    pub(super) fn commands(&self) -> Commands {
+        Commands::splitting(&self.gpu, self.execution.split_submits)
+    }
+
+    fn reset_guard(&self) {
+        write(&self.gpu, &self.sequence.tripped, 0, &UNTRIPPED.to_le_bytes());
+    }
+
+    /// Records that row `row` of the last feed becomes the hidden state of the decode instance.
+    fn take_row(&self, commands: &mut Commands, row: usize) -> Result<()> {
+        if row >= self.fed_rows {
+            return Err(Error::BadOption {
+                option: "row",
+                found: row.to_string(),
+                expected: "a row of the last chunk",
+            });
+        }
+        if self.fed_rows > 1 {
+            let bytes = self.hidden_bytes();
+            commands.copy(self.prefill.hidden.f32(), row as u64 * bytes, self.decode.hidden.f32(), bytes);
+        }
+        Ok(())
+    }
+
+    /// Submits, and reads the first `n` values of `buffer`.
+    async fn read_row(
+        &self,
+        mut commands: Commands,
+        purpose: Readback,
+        buffer: &wgpu::Buffer,
+        n: usize,
+    ) -> Result<Vec<f32>> {
+        let bytes = (n * 4) as u64;
+        commands.copy(buffer, 0, &self.row_staging, bytes);
+        commands.submit();
+        let data = readback::read(&self.gpu, purpose, &self.row_staging, bytes).await?;
+        Ok(bytemuck::pod_collect_to_vec(&data))
     }
 }

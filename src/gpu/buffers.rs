@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 /// Usage of buffers the kernels read and write.
 pub(crate) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST).union(wgpu::BufferUsages::COPY_SRC);
+/// Usage of the state: one kernel advances it, all others read it as parameters.
+pub(crate) const STATE: wgpu::BufferUsages = STORAGE.union(wgpu::BufferUsages::UNIFORM);
 /// Usage of the parameters' buffer.
 pub(crate) const UNIFORM: wgpu::BufferUsages = wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
 /// Usage of buffers the host reads.

@@ -4,28 +4,28 @@ use super::backend::GpuBackend;
 use super::buffers::write;
 use super::params::State;
 use super::readback::Reading;
-use super::recorder::{Recorder, encoder, submit};
-use super::sequence::RING;
-use crate::engine::backend::{Burst, First};
+use super::recorder::Commands;
+use super::ring::Slot;
+use crate::engine::backend::{Burst, Drawn, First, MAX_STOP_IDS};
 use crate::error::{Error, Result};
 
-/// Bursts that may be in flight at once.
-pub const MAX_IN_FLIGHT: usize = 4;
-
-/// A burst that was submitted. Its tokens are read with [`InFlight::tokens`]; dropping it discards them, and the next burst
+/// A burst that was submitted. Its tokens are read with [`InFlight::drawn`]; dropping it discards them, and the next burst
 /// may then start at any earlier position.
 #[must_use = "dropping it discards the tokens"]
 pub struct InFlight {
+    // Dropped before the slot, whose buffer it maps.
     reading: Reading,
+    _slot: Slot,
 }
 
 impl InFlight {
-    /// Waits for the drawn tokens.
+    /// Waits for what was drawn.
     ///
     /// # Errors
     /// `Device` where the device failed.
-    pub async fn tokens(self) -> Result<Vec<u32>> {
-        Ok(bytemuck::pod_collect_to_vec(&self.reading.finish().await?))
+    pub async fn drawn(self) -> Result<Drawn> {
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(&self.reading.finish().await?);
+        Ok(Drawn::from_words(&words))
     }
 }
 
@@ -34,81 +34,82 @@ impl GpuBackend {
     /// not, so bursts can be in flight one behind the other: every step has its input on the device.
     ///
     /// # Errors
-    /// `ContextFull` or `BadToken` for a burst that cannot run, `BadOption` where it has more steps than a submit takes or too many
-    /// are in flight.
+    /// `ContextFull` or `BadToken` for a burst that cannot run, `BadOption` where it has no steps, more than the ring's slots hold, or
+    /// too many stop ids, `RingFull` where too many are in flight.
     pub fn submit_burst(&mut self, burst: Burst<'_>) -> Result<InFlight> {
         let feeds_first = burst.first != First::FromLogits;
-        self.check_room(burst.position + burst.steps - usize::from(!feeds_first).min(burst.steps))?;
-        if burst.steps == 0 || burst.steps > RING {
-            return Err(Error::BadOption {
-                option: "burst",
-                found: burst.steps.to_string(),
-                expected: "1 to 256 steps a submit",
-            });
+        self.check_burst(&burst)?;
+        let draws_anew = self.prepare_sampler(burst.sampling)?;
+        let slot = self.sequence.ring.acquire()?;
+        let stops_anew = self.stops != burst.stop_ids;
+        if stops_anew {
+            write(&self.gpu, &self.sequence.stops, 0, bytemuck::cast_slice(burst.stop_ids));
+            self.stops = burst.stop_ids.to_vec();
         }
         if let First::Token(id) = burst.first {
-            self.check_tokens(&[id])?;
             write(&self.gpu, &self.sequence.token, 0, &id.to_le_bytes());
             self.write_history(&[id], burst.position);
         }
-        self.prepare_sampler(burst.sampling)?;
-        let Some(staging) = self.token_staging.take() else {
-            return Err(Error::BadOption {
-                option: "bursts in flight",
-                found: (MAX_IN_FLIGHT + 1).to_string(),
-                expected: "at most 4",
-            });
-        };
-        let factor = burst.sampling.inverse_temperature();
-        self.write_state(State {
-            position: burst.position as u32,
+        let state = State {
             fed: u32::from(feeds_first),
-            step: 0,
-            greedy: u32::from(factor.is_none()),
-            inverse_temperature: factor.unwrap_or(1.0),
-            seed_low: burst.sampling.seed as u32,
-            seed_high: (burst.sampling.seed >> 32) as u32,
-            unused: 0,
-        });
-        let mut commands = encoder(&self.gpu);
-        self.record_burst(Recorder::new(&self.gpu, &mut commands), &burst);
+            step: slot.first_word() as u32,
+            left: u32::try_from(burst.left).unwrap_or(u32::MAX),
+            n_ctx: self.sequence.n_ctx as u32,
+            limit: self.limit_bits(),
+            n_stops: burst.stop_ids.len() as u32,
+            ..State::at(burst.position)
+        };
+        let state = state.drawing(burst.sampling);
+        if burst.first == First::FromState {
+            // The rest is on the device.
+            write(&self.gpu, &self.sequence.state, State::STEP_AT, &state.step.to_le_bytes());
+            if draws_anew || stops_anew {
+                let settings = &bytemuck::bytes_of(&state)[State::SETTINGS_AT as usize..];
+                write(&self.gpu, &self.sequence.state, State::SETTINGS_AT, settings);
+            }
+        } else {
+            self.write_state(state);
+        }
+        let mut commands = self.commands();
+        self.record_burst(&mut commands, &burst);
         if burst.steps > usize::from(!feeds_first) {
             self.fed_rows = 1;
+            self.fed_position = burst.position + burst.steps - 1 - usize::from(!feeds_first);
         }
-        let bytes = (burst.steps * 4) as u64;
-        commands.copy_buffer_to_buffer(&self.sequence.ring, 0, &staging, 0, bytes);
-        let submission = submit(&self.gpu, commands);
-        Ok(InFlight { reading: Reading::pooled(&self.gpu, &self.token_staging, staging, bytes, submission) })
+        let first_word = slot.first_word() as u64;
+        commands.copy(self.sequence.ring.words(), first_word * 4, slot.staging(), (burst.steps * 4) as u64);
+        let reading = slot.read(&self.gpu, burst.steps, commands.submit())?;
+        Ok(InFlight { reading, _slot: slot })
     }
 
-    fn record_burst(&self, mut recorder: Recorder<'_>, burst: &Burst<'_>) {
+    fn check_burst(&self, burst: &Burst<'_>) -> Result<()> {
+        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
+        if burst.steps == 0 || burst.steps > self.sequence.ring.size().steps {
+            return bad("burst", burst.steps, "at least 1 and at most the ring's steps");
+        }
+        if burst.left == 0 {
+            return bad("tokens left", 0, "at least 1");
+        }
+        if burst.stop_ids.len() > MAX_STOP_IDS {
+            return bad("stop ids", burst.stop_ids.len(), "at most 64");
+        }
+        if let First::Token(id) = burst.first {
+            self.check_tokens(&[id])?;
+        }
+        let feeds = burst.steps - usize::from(burst.first == First::FromLogits);
+        self.check_room(burst.position + feeds)
+    }
+
+    fn record_burst(&self, commands: &mut Commands, burst: &Burst<'_>) {
         let mut position = burst.position;
         let sample = self.sample_steps(burst.sampling);
         for step in 0..burst.steps {
             if step > 0 || burst.first != First::FromLogits {
-                recorder.record(&self.decode.body, 1, position);
-                recorder.record(&self.decode.head, 1, position);
+                commands.record(&self.decode.body, 1, position);
+                commands.record(&self.decode.head, 1, position);
                 position += 1;
             }
-            recorder.record(sample, 1, position);
+            commands.record(sample, 1, position);
         }
-    }
-
-    /// Draws up to `burst.steps` tokens, in as many submits as the ring asks for.
-    pub(super) async fn run_burst(&mut self, burst: Burst<'_>) -> Result<Vec<u32>> {
-        let mut ids = Vec::with_capacity(burst.steps);
-        let mut piece = burst;
-        while ids.len() < burst.steps {
-            piece.steps = (burst.steps - ids.len()).min(RING);
-            let drawn = self.submit_burst(piece)?.tokens().await?;
-            let stopped = drawn.iter().any(|id| burst.stop_ids.contains(id));
-            ids.extend(drawn);
-            if stopped {
-                break;
-            }
-            piece.position += piece.steps - usize::from(piece.first == First::FromLogits);
-            piece.first = First::FromState;
-        }
-        Ok(ids)
     }
 }

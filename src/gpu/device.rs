@@ -1,9 +1,11 @@
 //! The adapter and the device: how they are asked for, what they allow, how their errors surface.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::pipelines::{MatMulForm, Pipelines, ShaderPatch};
 use super::tally::Tally;
+use crate::engine::backend::Readback;
 use crate::error::{Error, Result};
 
 /// Largest part a buffer of weights or cache is split into, whatever the device allows.
@@ -70,6 +72,10 @@ struct Inner {
     tally: Tally,
     /// The first error that no scope caught, or why the device was lost.
     failure: Arc<Mutex<Option<String>>>,
+    /// The readbacks that are allowed; `None` allows all.
+    readbacks: Mutex<Option<Vec<Readback>>>,
+    /// Bits of the milliseconds that results are held back.
+    readback_delay: AtomicU64,
 }
 
 impl Gpu {
@@ -112,6 +118,8 @@ impl Gpu {
             device,
             queue,
             failure,
+            readbacks: Mutex::default(),
+            readback_delay: AtomicU64::default(),
         };
         Ok(Gpu { inner: Arc::new(inner) })
     }
@@ -151,6 +159,33 @@ impl Gpu {
     pub(crate) fn max_binding(&self) -> u64 {
         let limits = self.device().limits();
         limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_PART) & !0xff
+    }
+
+    /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
+    pub fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
+        *self.inner.readbacks.lock().unwrap_or_else(|e| e.into_inner()) = allowed;
+    }
+
+    /// Holds every result back for `milliseconds` after the device has it, as browsers do that look for results rarely: for measuring what
+    /// that costs.
+    pub fn delay_readbacks(&self, milliseconds: f64) {
+        self.inner.readback_delay.store(milliseconds.to_bits(), Relaxed);
+        #[cfg(not(target_arch = "wasm32"))]
+        watch_completions(&self.inner);
+    }
+
+    pub(crate) fn readback_delay_ms(&self) -> f64 {
+        f64::from_bits(self.inner.readback_delay.load(Relaxed))
+    }
+
+    pub(crate) fn check_readback(&self, purpose: Readback) -> Result<()> {
+        let allowed = self.inner.readbacks.lock().unwrap_or_else(|e| e.into_inner());
+        match allowed.as_ref() {
+            Some(allowed) if !allowed.contains(&purpose) => {
+                Err(Error::UnexpectedReadback { purpose: format!("{purpose:?}").to_lowercase() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fails where the device was lost or reported an error outside any scope.
@@ -194,8 +229,22 @@ async fn default_adapter() -> Result<wgpu::Adapter> {
     Err(Error::NoAdapter { reason })
 }
 
-/// Waits, where there is a browser's timer.
-async fn pause(milliseconds: u32) {
+/// Notices results when they are there, also while nobody waits for them, as long as the device is in use.
+#[cfg(not(target_arch = "wasm32"))]
+fn watch_completions(inner: &Arc<Inner>) {
+    let inner = Arc::downgrade(inner);
+    std::thread::spawn(move || {
+        while let Some(inner) = inner.upgrade() {
+            // A lost device is noticed by those who wait for it.
+            let _ = inner.device.poll(wgpu::PollType::Poll);
+            drop(inner);
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    });
+}
+
+/// Waits.
+pub(crate) async fn pause(milliseconds: u32) {
     #[cfg(target_arch = "wasm32")]
     {
         use wasm_bindgen::{JsCast, JsValue};
@@ -210,7 +259,7 @@ async fn pause(milliseconds: u32) {
         let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
     }
     #[cfg(not(target_arch = "wasm32"))]
-    let _ = milliseconds;
+    std::thread::sleep(std::time::Duration::from_millis(milliseconds.into()));
 }
 
 /// Small limits for what the kernels use, the adapter's own for sizes of buffers.

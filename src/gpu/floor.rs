@@ -5,7 +5,8 @@ use super::device::Gpu;
 use super::params;
 use super::pipelines::Kernel;
 use super::readback;
-use super::recorder::{Draft, Grid, Recorder, Step, encoder, submit};
+use super::recorder::{Commands, Draft, Grid, Step};
+use crate::engine::backend::Readback;
 use crate::engine::clock::now_ms;
 use crate::error::Result;
 
@@ -87,15 +88,13 @@ impl<'a> Bench<'a> {
     /// Milliseconds from submitting `n` repetitions to having read the result.
     async fn milliseconds(&self, step: &Step, n: usize) -> Result<f64> {
         let start = now_ms();
-        let mut commands = encoder(self.gpu);
-        let mut recorder = Recorder::new(self.gpu, &mut commands);
+        let mut commands = Commands::new(self.gpu);
         for _ in 0..n {
-            recorder.record(std::slice::from_ref(step), 1, 0);
+            commands.record(std::slice::from_ref(step), 1, 0);
         }
-        drop(recorder);
-        commands.copy_buffer_to_buffer(&self.out, 0, &self.staging, 0, 4);
-        submit(self.gpu, commands);
-        readback::read(self.gpu, &self.staging, 4).await?;
+        commands.copy(&self.out, 0, &self.staging, 4);
+        commands.submit();
+        readback::read(self.gpu, Readback::Test, &self.staging, 4).await?;
         Ok(now_ms() - start)
     }
 }

@@ -15,6 +15,7 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+mod ring;
 mod sampler;
 pub mod selftest;
 mod sequence;
@@ -22,7 +23,7 @@ mod tally;
 mod weights;
 
 pub use backend::GpuBackend;
-pub use burst::{InFlight, MAX_IN_FLIGHT};
+pub use burst::InFlight;
 pub use device::{AdapterSummary, Gpu, list_adapters};
 pub use pipelines::{ShaderPatch, shader_sources};
 pub use weights::GpuWeights;

@@ -187,7 +187,9 @@ impl<'a> Lowering<'a> {
     fn lower(&mut self, op: &Op) -> Result<()> {
         match *op {
             Op::Embed { weight, out, scale } => self.embed(weight, out, scale),
-            Op::RmsNorm { x, weight, out, accumulate, eps } => self.rms_norm(x, weight, out, accumulate, eps),
+            Op::RmsNorm { x, weight, out, accumulate, eps, source } => {
+                self.rms_norm(x, weight, out, accumulate, eps, source);
+            }
             Op::MatMul { weight, x, out, out_offset, accumulate } => {
                 self.matmul(weight, x, out, out_offset, accumulate);
             }
@@ -222,6 +224,7 @@ impl<'a> Lowering<'a> {
                 supers_stride: planes.supers_stride,
             };
             let bindings = vec![
+                (1, self.sequence.state.clone()),
                 (2, part.quants.clone()),
                 (3, part.planes.clone()),
                 (4, self.tokens.clone()),
@@ -232,7 +235,15 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn rms_norm(&mut self, x: BufferId, weight: WeightId, out: BufferId, accumulate: bool, eps: f32) {
+    fn rms_norm(
+        &mut self,
+        x: BufferId,
+        weight: WeightId,
+        out: BufferId,
+        accumulate: bool,
+        eps: f32,
+        source: Option<usize>,
+    ) {
         let out = self.buffer(out);
         let (segments, segment_len) = out.segments();
         let width = out.width();
@@ -243,9 +254,15 @@ impl<'a> Lowering<'a> {
             segment_len,
             eps,
             inverse_width: 1.0 / width as f32,
+            source: source.map_or(0, |layer| layer as u32 + 1),
         };
         let (output, mut bindings) = out.output(accumulate);
-        bindings.extend([(2, self.buffer(x).f32().clone()), (3, self.weights.vector(weight).clone())]);
+        bindings.extend([
+            (1, self.sequence.state.clone()),
+            (2, self.buffer(x).f32().clone()),
+            (3, self.weights.vector(weight).clone()),
+            (4, self.sequence.tripped.clone()),
+        ]);
         self.push(Kernel::RmsNorm(output), params, bindings, Grid::Rows { x: 1 });
     }
 
@@ -279,7 +296,12 @@ impl<'a> Lowering<'a> {
                 supers_offset: planes.supers_offset,
                 supers_stride: planes.supers_stride,
             };
-            let mut bindings = vec![(2, part.quants.clone()), (3, part.planes.clone()), (10, out.f32().clone())];
+            let mut bindings = vec![
+                (1, self.sequence.state.clone()),
+                (2, part.quants.clone()),
+                (3, part.planes.clone()),
+                (10, out.f32().clone()),
+            ];
             match &x {
                 PlanBuffer::F32 { values, .. } => bindings.push((4, values.clone())),
                 PlanBuffer::Q8 { q, s, .. } => bindings.extend([(4, q.clone()), (5, s.clone())]),
@@ -392,7 +414,7 @@ impl<'a> Lowering<'a> {
             },
         };
         let (output, mut bindings) = out.output(false);
-        bindings.push((2, self.buffer(gate_up).f32().clone()));
+        bindings.extend([(1, self.sequence.state.clone()), (2, self.buffer(gate_up).f32().clone())]);
         let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
         self.push(Kernel::GatedActivation(output), params, bindings, grid);
     }

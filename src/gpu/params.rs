@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::sample::Sampling;
+
 /// Bytes a kernel's parameters take in the uniform buffer: the alignment every device allows.
 pub(crate) const SLOT: u64 = 256;
 
@@ -50,6 +52,7 @@ params! {
         segment_len: u32,
         eps: f32,
         inverse_width: f32,
+        source: u32,
     }
 }
 
@@ -172,17 +175,55 @@ params! {
 
 /// What changes from token to token: `State` of `shaders/shared/state.wgsl`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct State {
     pub(crate) position: u32,
     pub(crate) fed: u32,
     pub(crate) step: u32,
+    pub(crate) done: u32,
+    pub(crate) left: u32,
+    pub(crate) n_ctx: u32,
     pub(crate) greedy: u32,
     pub(crate) inverse_temperature: f32,
     pub(crate) seed_low: u32,
     pub(crate) seed_high: u32,
-    pub(crate) unused: u32,
+    pub(crate) limit: u32,
+    pub(crate) n_stops: u32,
 }
+
+impl State {
+    /// Byte offset of `step`, and of the fields that no kernel advances.
+    pub(crate) const STEP_AT: u64 = 8;
+    pub(crate) const SETTINGS_AT: u64 = 24;
+
+    /// A running row at `position` without limits, which draws greedily.
+    pub(crate) fn at(position: usize) -> Self {
+        State {
+            position: position as u32,
+            left: u32::MAX,
+            n_ctx: u32::MAX,
+            greedy: 1,
+            inverse_temperature: 1.0,
+            limit: UNGUARDED,
+            ..State::zeroed()
+        }
+    }
+
+    /// The same with draws as `sampling` says.
+    pub(crate) fn drawing(self, sampling: &Sampling) -> Self {
+        let factor = sampling.inverse_temperature();
+        State {
+            greedy: u32::from(factor.is_none()),
+            inverse_temperature: factor.unwrap_or(1.0),
+            seed_low: sampling.seed as u32,
+            seed_high: (sampling.seed >> 32) as u32,
+            ..self
+        }
+    }
+}
+
+/// A limit no magnitude reaches.
+pub(crate) const UNGUARDED: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {

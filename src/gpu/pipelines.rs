@@ -89,6 +89,7 @@ pub(crate) enum Kernel {
 const EXACT: &str = include_str!("../../shaders/shared/exact.wgsl");
 const PHILOX: &str = include_str!("../../shaders/shared/philox.wgsl");
 const STATE: &str = include_str!("../../shaders/shared/state.wgsl");
+const RUNNING: &str = include_str!("../../shaders/shared/running.wgsl");
 const POSITION: &str = include_str!("../../shaders/shared/position.wgsl");
 const TREE256: &str = include_str!("../../shaders/shared/tree256.wgsl");
 const CHUNKS: &str = include_str!("../../shaders/shared/chunks.wgsl");
@@ -195,23 +196,23 @@ impl Kernel {
     /// The variant's WGSL.
     pub(crate) fn source(self) -> String {
         match self {
-            Kernel::Embed(kind) => [EXACT, &weights(kind), EMBED].concat(),
-            Kernel::RmsNorm(output) => [EXACT, TREE256, output.source(), RMS_NORM].concat(),
+            Kernel::Embed(kind) => [EXACT, STATE, RUNNING, &weights(kind), EMBED].concat(),
+            Kernel::RmsNorm(output) => [EXACT, TREE256, STATE, RUNNING, POSITION, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile, form } => {
                 let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, MATMUL_PARAMS, &weights(kind), fold, form.source()].concat()
+                [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind), fold, form.source()].concat()
             }
-            Kernel::RopeAppend => [EXACT, TREE256, STATE, POSITION, ROPE_APPEND].concat(),
-            Kernel::Attention => [EXACT, STATE, POSITION, CHUNKS, ATTENTION].concat(),
+            Kernel::RopeAppend => [EXACT, TREE256, STATE, RUNNING, POSITION, ROPE_APPEND].concat(),
+            Kernel::Attention => [EXACT, STATE, RUNNING, POSITION, CHUNKS, ATTENTION].concat(),
             Kernel::AttentionMerge(output) => {
-                [EXACT, STATE, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
+                [EXACT, STATE, RUNNING, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
             }
-            Kernel::GatedActivation(output) => [EXACT, output.source(), GATED_ACTIVATION].concat(),
-            Kernel::Sample => [EXACT, PHILOX, STATE, BEST, ORDER, SAMPLE].concat(),
-            Kernel::SampleAdjust => [EXACT, PHILOX, STATE, BEST, ORDER, RULES, SAMPLE_ADJUST].concat(),
-            Kernel::SampleFilter => [EXACT, PHILOX, BEST, ORDER, RULES, KEPT, SAMPLE_FILTER].concat(),
-            Kernel::SampleKept => [EXACT, PHILOX, STATE, BEST, ORDER, KEPT, SAMPLE_KEPT].concat(),
+            Kernel::GatedActivation(output) => [EXACT, STATE, RUNNING, output.source(), GATED_ACTIVATION].concat(),
+            Kernel::Sample => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, SAMPLE].concat(),
+            Kernel::SampleAdjust => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, SAMPLE_ADJUST].concat(),
+            Kernel::SampleFilter => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, KEPT, SAMPLE_FILTER].concat(),
+            Kernel::SampleKept => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, KEPT, SAMPLE_KEPT].concat(),
             Kernel::SampleFinish => [EXACT, STATE, BEST, SAMPLE_FINISH].concat(),
             Kernel::StreamRead => STREAM_READ.into(),
             Kernel::Empty => EMPTY.into(),

@@ -1,12 +1,14 @@
-//! The one way from the device to the host: copy to a staging buffer, map it, read.
+//! The one way from the device to the host: copy to a staging buffer, map it, read. Every reading names its purpose.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use super::device::Gpu;
+use super::device::{Gpu, pause};
 use super::tally::Tally;
+use crate::engine::backend::Readback;
+use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 
 /// A result that a callback delivers.
@@ -39,60 +41,34 @@ fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
     (send, receive)
 }
 
-/// Staging buffers of one size, handed out one at a time and given back when their reading is over or dropped.
-#[derive(Clone)]
-pub(crate) struct StagingPool {
-    free: Arc<Mutex<Vec<wgpu::Buffer>>>,
-}
-
-impl StagingPool {
-    pub(crate) fn new(buffers: Vec<wgpu::Buffer>) -> Self {
-        StagingPool { free: Arc::new(Mutex::new(buffers)) }
-    }
-
-    fn free(&self) -> MutexGuard<'_, Vec<wgpu::Buffer>> {
-        self.free.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// A buffer that no reading uses, if there is one.
-    pub(crate) fn take(&self) -> Option<wgpu::Buffer> {
-        self.free().pop()
-    }
-}
-
 /// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run.
 pub(crate) struct Reading {
     gpu: Gpu,
-    /// Where the staging buffer goes back to.
-    pool: Option<StagingPool>,
     staging: wgpu::Buffer,
     bytes: u64,
     /// What fills the staging buffer; `None` waits for everything submitted.
     submission: Option<wgpu::SubmissionIndex>,
-    mapped: Pin<Box<dyn Future<Output = Result<(), wgpu::BufferAsyncError>>>>,
+    /// When the bytes were there, and whether they are.
+    mapped: Pin<Box<dyn Future<Output = (f64, Result<(), wgpu::BufferAsyncError>)>>>,
 }
 
 impl Reading {
-    /// Asks for the first `bytes` (a multiple of 4) of `staging`.
-    fn start(gpu: &Gpu, staging: wgpu::Buffer, bytes: u64) -> Self {
-        let (send, receive) = oneshot();
-        staging.map_async(wgpu::MapMode::Read, ..bytes, send);
-        Tally::add(&gpu.tally().maps, 1);
-        Reading { gpu: gpu.clone(), pool: None, staging, bytes, submission: None, mapped: Box::pin(receive) }
-    }
-
-    /// The same for a buffer taken from `pool`, which `submission` fills.
-    pub(crate) fn pooled(
+    /// Asks for the first `bytes` (a multiple of 4) of `staging`, which `submission` fills.
+    ///
+    /// # Errors
+    /// `UnexpectedReadback` where `purpose` is not among those allowed.
+    pub(crate) fn start(
         gpu: &Gpu,
-        pool: &StagingPool,
-        staging: wgpu::Buffer,
+        purpose: Readback,
+        staging: &wgpu::Buffer,
         bytes: u64,
-        submission: wgpu::SubmissionIndex,
-    ) -> Self {
-        let mut reading = Self::start(gpu, staging, bytes);
-        reading.pool = Some(pool.clone());
-        reading.submission = Some(submission);
-        reading
+        submission: Option<wgpu::SubmissionIndex>,
+    ) -> Result<Self> {
+        gpu.check_readback(purpose)?;
+        let (send, receive) = oneshot();
+        staging.map_async(wgpu::MapMode::Read, ..bytes, |result| send((now_ms(), result)));
+        Tally::add(&gpu.tally().maps, 1);
+        Ok(Reading { gpu: gpu.clone(), staging: staging.clone(), bytes, submission, mapped: Box::pin(receive) })
     }
 
     /// Waits for the bytes.
@@ -101,7 +77,11 @@ impl Reading {
         let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: None };
         let polled = self.gpu.device().poll(wait);
         polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
-        let mapped = self.mapped.as_mut().await;
+        let (mapped_ms, mapped) = self.mapped.as_mut().await;
+        let delay_ms = mapped_ms + self.gpu.readback_delay_ms() - now_ms();
+        if delay_ms >= 1.0 {
+            pause(delay_ms as u32).await;
+        }
         self.gpu.check()?;
         mapped.map_err(unreadable)?;
         let data = self.staging.get_mapped_range(..self.bytes).map_err(unreadable)?.to_vec();
@@ -114,15 +94,15 @@ impl Drop for Reading {
     fn drop(&mut self) {
         // Cancels a reading that nobody waits for any more. The buffer is filled again in the order of submits.
         self.staging.unmap();
-        if let Some(pool) = &self.pool {
-            pool.free().push(self.staging.clone());
-        }
     }
 }
 
 /// The first `bytes` (a multiple of 4) of a staging buffer, once everything submitted has run.
-pub(crate) async fn read(gpu: &Gpu, staging: &wgpu::Buffer, bytes: u64) -> Result<Vec<u8>> {
-    Reading::start(gpu, staging.clone(), bytes).finish().await
+///
+/// # Errors
+/// `UnexpectedReadback` where `purpose` is not among those allowed, `Device` where the device failed.
+pub(crate) async fn read(gpu: &Gpu, purpose: Readback, staging: &wgpu::Buffer, bytes: u64) -> Result<Vec<u8>> {
+    Reading::start(gpu, purpose, staging, bytes, None)?.finish().await
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Error {

@@ -84,36 +84,66 @@ impl Step {
     }
 }
 
-/// Records steps into one compute pass.
-pub(crate) struct Recorder<'e> {
+/// Work being recorded: dispatches, copies, then one submit.
+pub(crate) struct Commands {
     gpu: Gpu,
-    pass: wgpu::ComputePass<'e>,
+    /// Whether every dispatch is a submit of its own.
+    split: bool,
+    encoder: wgpu::CommandEncoder,
+    /// The compute pass that is open, if one is.
+    pass: Option<wgpu::ComputePass<'static>>,
 }
 
-impl<'e> Recorder<'e> {
-    pub(crate) fn new(gpu: &Gpu, encoder: &'e mut wgpu::CommandEncoder) -> Self {
-        Recorder { gpu: gpu.clone(), pass: encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()) }
+impl Commands {
+    /// Work for one submit.
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        Commands { gpu: gpu.clone(), split: false, encoder: encoder(gpu), pass: None }
+    }
+
+    /// The same with a submit for every dispatch, where `split` is set.
+    pub(crate) fn splitting(gpu: &Gpu, split: bool) -> Self {
+        Commands { split, ..Self::new(gpu) }
     }
 
     /// Records `steps` for `rows` rows, the first at `position`.
     pub(crate) fn record(&mut self, steps: &[Step], rows: u32, position: usize) {
         for step in steps {
             let [x, y, z] = step.grid.size(rows, position);
-            self.pass.set_pipeline(&step.pipeline);
-            self.pass.set_bind_group(0, &step.bind_group, &[]);
-            self.pass.dispatch_workgroups(x, y, z);
+            let pass = self.pass.get_or_insert_with(|| {
+                self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+            });
+            pass.set_pipeline(&step.pipeline);
+            pass.set_bind_group(0, &step.bind_group, &[]);
+            pass.dispatch_workgroups(x, y, z);
+            if self.split {
+                self.flush();
+            }
         }
         Tally::add(&self.gpu.tally().dispatches, steps.len() as u64);
     }
+
+    /// Copies bytes; offsets and sizes are multiples of 4.
+    pub(crate) fn copy(&mut self, from: &wgpu::Buffer, offset: u64, to: &wgpu::Buffer, bytes: u64) {
+        self.pass = None;
+        self.encoder.copy_buffer_to_buffer(from, offset, to, 0, bytes);
+    }
+
+    /// Submits what was recorded so far and goes on.
+    fn flush(&mut self) {
+        self.pass = None;
+        let recorded = std::mem::replace(&mut self.encoder, encoder(&self.gpu));
+        Tally::add(&self.gpu.tally().submits, 1);
+        self.gpu.queue().submit([recorded.finish()]);
+    }
+
+    /// Submits.
+    pub(crate) fn submit(mut self) -> wgpu::SubmissionIndex {
+        self.pass = None;
+        Tally::add(&self.gpu.tally().submits, 1);
+        self.gpu.queue().submit([self.encoder.finish()])
+    }
 }
 
-/// A new command encoder.
-pub(crate) fn encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
+fn encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
     gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-}
-
-/// Submits one command buffer.
-pub(crate) fn submit(gpu: &Gpu, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
-    Tally::add(&gpu.tally().submits, 1);
-    gpu.queue().submit([encoder.finish()])
 }

@@ -96,7 +96,7 @@ impl Bound<'_> {
     fn filter(&self) -> Draft {
         let s = self.sequence;
         let params = params::SampleFilter { zero: 0, n_vocab: self.n_vocab as u32, n_partials: self.n_partials() };
-        self.draft(Kernel::SampleFilter, params, 1, &[&s.rules, &s.keys, &s.candidates, &s.border])
+        self.draft(Kernel::SampleFilter, params, 1, &[&s.state, &s.rules, &s.keys, &s.candidates, &s.border])
     }
 
     fn kept(&self) -> Draft {
@@ -109,7 +109,8 @@ impl Bound<'_> {
     fn finish(&self) -> Draft {
         let s = self.sequence;
         let params = params::SampleFinish { zero: 0, n_partials: self.n_partials() };
-        self.draft(Kernel::SampleFinish, params, 1, &[&s.state, &s.candidates, self.token, &s.ring, &s.history])
+        let buffers = [&s.state, &s.candidates, self.token, s.ring.words(), &s.history, &s.stops, &s.tripped];
+        self.draft(Kernel::SampleFinish, params, 1, &buffers)
     }
 }
 
@@ -125,19 +126,9 @@ impl Chains {
     /// # Errors
     /// `OutOfDeviceMemory` where the parameters do not fit.
     pub(crate) fn new(gpu: &Gpu, bound: &Bound<'_>) -> Result<Self> {
-        let mut allocator = Allocator::new(gpu);
-        let mut steps = |drafts: &[Draft]| -> Result<Vec<Step>> {
-            let mut slots = vec![0; drafts.len() * SLOT as usize];
-            for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(drafts) {
-                slot[..draft.params.len()].copy_from_slice(&draft.params);
-            }
-            let uniforms = allocator.filled("sampler parameters", &slots, UNIFORM);
-            allocator.check()?;
-            Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(gpu, draft, &uniforms, i)).collect())
-        };
         Ok(Chains {
-            adjusted: steps(&[bound.adjust(), bound.finish()])?,
-            filtered: steps(&[bound.adjust(), bound.filter(), bound.kept(), bound.finish()])?,
+            adjusted: bind(gpu, &[bound.adjust(), bound.finish()])?,
+            filtered: bind(gpu, &[bound.adjust(), bound.filter(), bound.kept(), bound.finish()])?,
         })
     }
 
@@ -145,4 +136,19 @@ impl Chains {
     pub(crate) fn steps(&self, sampling: &Sampling) -> &[Step] {
         if sampling.filters() { &self.filtered } else { &self.adjusted }
     }
+}
+
+/// Compiles and binds kernels of the sampler.
+///
+/// # Errors
+/// `OutOfDeviceMemory` where the parameters do not fit.
+pub(crate) fn bind(gpu: &Gpu, drafts: &[Draft]) -> Result<Vec<Step>> {
+    let mut allocator = Allocator::new(gpu);
+    let mut slots = vec![0; drafts.len() * SLOT as usize];
+    for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(drafts) {
+        slot[..draft.params.len()].copy_from_slice(&draft.params);
+    }
+    let uniforms = allocator.filled("sampler parameters", &slots, UNIFORM);
+    allocator.check()?;
+    Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(gpu, draft, &uniforms, i)).collect())
 }

@@ -161,7 +161,8 @@ async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     for (first, position, steps, sampling) in
         [(First::FromLogits, PROMPT, 3, &greedy), (First::FromState, PROMPT + 2, 3, &drawn)]
     {
-        answer.ids.extend(backend.burst(Burst { first, position, steps, sampling, stop_ids: &[] }).await?);
+        let burst = Burst { first, position, steps, sampling, stop_ids: &[], left: usize::MAX };
+        answer.ids.extend(backend.burst(burst).await?.ids);
     }
     answer.last_logits.extend(backend.read_logits().await?);
     Ok(())
@@ -182,7 +183,7 @@ async fn on_cpu(kind: QuantType) -> Result<Answer> {
     for micro in [micro_model(kind), micro_gemma(kind)] {
         let mut weights = CpuWeights::default();
         let model = load(micro, &mut weights).await?;
-        ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1), &mut answer).await?;
+        ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1)?, &mut answer).await?;
     }
     Ok(answer)
 }

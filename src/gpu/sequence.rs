@@ -1,14 +1,13 @@
-//! What a sequence keeps on the device: its state, its cache, the ring of drawn tokens.
+//! What a sequence keeps on the device: its state, its cache, the ring of results.
 
-use super::buffers::{Allocator, STORAGE};
+use super::buffers::{Allocator, STATE, STORAGE};
 use super::device::Gpu;
 use super::params::State;
+use super::ring::Ring;
 use super::sampler::{BORDER_BYTES, LOGITS_A_GROUP, RULES_BYTES};
+use crate::engine::backend::{MAX_STOP_IDS, RingSize, UNTRIPPED};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
-
-/// Drawn tokens the ring holds: steps of one submit at most.
-pub(crate) const RING: usize = 256;
 
 /// Buffers of one sequence and the tables its kernels read.
 pub(crate) struct Sequence {
@@ -31,8 +30,12 @@ pub(crate) struct Sequence {
     pub(crate) border: wgpu::Buffer,
     /// Tokens by position, the one drawn after the last position included.
     pub(crate) history: wgpu::Buffer,
-    /// Drawn tokens of a submit, by step.
-    pub(crate) ring: wgpu::Buffer,
+    /// Results of the steps in flight.
+    pub(crate) ring: Ring,
+    /// Ids that end the row.
+    pub(crate) stops: wgpu::Buffer,
+    /// The guard's word.
+    pub(crate) tripped: wgpu::Buffer,
     /// The token the next decode step feeds.
     pub(crate) token: wgpu::Buffer,
     /// Bound where an operation has no weight.
@@ -60,7 +63,7 @@ impl Sequence {
         Ok(Sequence {
             n_ctx,
             ropes: ropes.collect(),
-            state: allocator.buffer("state", size_of::<State>() as u64, STORAGE),
+            state: allocator.filled("state", bytemuck::bytes_of(&State::at(0)), STATE),
             block_table: allocator.filled("block table", bytemuck::cast_slice(&identity), STORAGE),
             cache,
             candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
@@ -68,7 +71,9 @@ impl Sequence {
             keys: allocator.buffer("sampler keys", (plan.n_vocab * 4) as u64, STORAGE),
             border: allocator.buffer("sampler border", BORDER_BYTES, STORAGE),
             history: allocator.buffer("history", ((n_ctx + 1) * 4) as u64, STORAGE),
-            ring: allocator.buffer("ring", (RING * 4) as u64, STORAGE),
+            ring: Ring::new(gpu, allocator, RingSize::default())?,
+            stops: allocator.buffer("stop ids", (MAX_STOP_IDS * 4) as u64, STORAGE),
+            tripped: allocator.filled("guard", &UNTRIPPED.to_le_bytes(), STORAGE),
             token: allocator.buffer("token", 4, STORAGE),
             nothing: allocator.buffer("nothing", 16, STORAGE),
         })

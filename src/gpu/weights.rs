@@ -70,6 +70,12 @@ impl GpuWeights {
         self.allocator.finish().await
     }
 
+    /// Whether the loader stored the weight `id`.
+    pub(crate) fn has(&self, id: WeightId) -> bool {
+        let at = id.0 as usize;
+        self.matrices.get(at).is_some_and(Option::is_some) || self.vectors.get(at).is_some_and(Option::is_some)
+    }
+
     /// The matrix `id`, which the loader stored.
     pub(crate) fn matrix(&self, id: WeightId) -> &Matrix {
         self.matrices[id.0 as usize].as_ref().expect("the loader stored every matrix of the plan")

@@ -36,12 +36,20 @@ pub struct PlanBuilder<'a> {
     buffers: Vec<Shape>,
     ropes: Vec<RopeTable>,
     layers: Vec<KvShape>,
+    layer_starts: Vec<usize>,
 }
 
 impl<'a> PlanBuilder<'a> {
     /// An empty plan over `weights`.
     pub fn new(weights: &'a Weights) -> Self {
-        PlanBuilder { weights, ops: Vec::new(), buffers: Vec::new(), ropes: Vec::new(), layers: Vec::new() }
+        PlanBuilder {
+            weights,
+            ops: Vec::new(),
+            buffers: Vec::new(),
+            ropes: Vec::new(),
+            layers: Vec::new(),
+            layer_starts: Vec::new(),
+        }
     }
 
     fn buffer(&mut self, shape: Shape) -> BufferId {
@@ -61,6 +69,11 @@ impl<'a> PlanBuilder<'a> {
     pub fn rope(&mut self, table: RopeTable) -> usize {
         self.ropes.push(table);
         self.ropes.len() - 1
+    }
+
+    /// What follows belongs to the next layer.
+    pub fn begin_layer(&mut self) {
+        self.layer_starts.push(self.ops.len());
     }
 
     /// The rows of the token embedding, times `scale`.
@@ -84,13 +97,20 @@ impl<'a> PlanBuilder<'a> {
 
     /// RMS norm of `x` for the matrices in `readers`.
     pub fn rms_norm(&mut self, x: BufferId, weight: WeightId, eps: f32, readers: &[WeightId]) -> Operand {
-        let width = self.desc(weight).k;
-        self.operand(width, readers, |ops, out| ops.push(Op::RmsNorm { x, weight, out, eps, accumulate: false }))
+        let (width, source) = (self.desc(weight).k, self.source());
+        self.operand(width, readers, |ops, out| {
+            ops.push(Op::RmsNorm { x, weight, out, eps, accumulate: false, source });
+        })
     }
 
     /// `residual += rms_norm(x)`.
     pub fn rms_norm_add(&mut self, x: BufferId, weight: WeightId, eps: f32, residual: BufferId) {
-        self.ops.push(Op::RmsNorm { x, weight, out: residual, eps, accumulate: true });
+        self.ops.push(Op::RmsNorm { x, weight, out: residual, eps, accumulate: true, source: self.source() });
+    }
+
+    /// The last layer that wrote to the stream. A layer writes only after its attention.
+    fn source(&self) -> Option<usize> {
+        self.layers.len().checked_sub(1)
     }
 
     fn push_matmul(&mut self, weight: WeightId, x: Operand, out: BufferId, out_offset: usize, accumulate: bool) {
@@ -149,16 +169,23 @@ impl<'a> PlanBuilder<'a> {
         let x = self.rms_norm(hidden, norm, eps, &[head]);
         let logits = self.matmul(&[head], x);
         let head_ops = self.ops.split_off(body_len);
+        let embedding = self.f32(self.desc(norm).k);
+        let source = self.source();
+        let embedding_ops =
+            vec![Op::RmsNorm { x: hidden, weight: norm, out: embedding, eps, accumulate: false, source }];
         let n_vocab = self.desc(head).rows;
         let plan = Plan {
             body: self.ops,
             head: head_ops,
             sample: vec![Op::Sample { logits }],
+            embed: embedding_ops,
             buffers: self.buffers,
             hidden,
             logits,
+            embedding,
             ropes: self.ropes,
             layers: self.layers,
+            layer_starts: self.layer_starts,
             n_vocab,
         };
         assign_buffers(plan)

@@ -29,6 +29,7 @@ pub(super) fn assign_buffers(mut plan: Plan) -> Plan {
     // Read back by the host after the plan has run.
     last_use[plan.hidden.0 as usize] = usize::MAX;
     last_use[plan.logits.0 as usize] = usize::MAX;
+    last_use[plan.embedding.0 as usize] = usize::MAX;
 
     let shapes = std::mem::take(&mut plan.buffers);
     let mut slots: Vec<(Shape, usize)> = Vec::new();
@@ -42,12 +43,13 @@ pub(super) fn assign_buffers(mut plan: Plan) -> Plan {
     }
     plan.hidden = BufferId(slot_of[plan.hidden.0 as usize].expect("the body writes it") as u32);
     plan.logits = BufferId(slot_of[plan.logits.0 as usize].expect("the head writes it") as u32);
+    plan.embedding = BufferId(slot_of[plan.embedding.0 as usize].expect("the embedding list writes it") as u32);
     plan.buffers = slots.into_iter().map(|(shape, _)| shape).collect();
     plan
 }
 
 fn all_ops(plan: &mut Plan) -> impl Iterator<Item = &mut Op> {
-    plan.body.iter_mut().chain(&mut plan.head).chain(&mut plan.sample)
+    plan.body.iter_mut().chain(&mut plan.head).chain(&mut plan.sample).chain(&mut plan.embed)
 }
 
 /// A slot of `shape` that is free at operation `now`, kept until `last_use`.
@@ -72,11 +74,14 @@ mod tests {
             body: vec![Op::Embed { weight: WeightId(0), out: BufferId(0), scale: 1.0 }],
             head: Vec::new(),
             sample: Vec::new(),
+            embed: Vec::new(),
             buffers: vec![narrow],
             hidden: BufferId(0),
             logits: BufferId(0),
+            embedding: BufferId(0),
             ropes: Vec::new(),
             layers: Vec::new(),
+            layer_starts: Vec::new(),
             n_vocab: 64,
         };
         let mut fresh = |shape| {
@@ -86,16 +91,33 @@ mod tests {
         let matmul = |x, out, accumulate| Op::MatMul { weight: WeightId(1), x, out, out_offset: 0, accumulate };
         for _ in 0..2 {
             let (h, gate_up, product) = (fresh(narrow), fresh(wide), fresh(narrow));
-            plan.body.push(Op::RmsNorm { x: BufferId(0), weight: WeightId(2), out: h, accumulate: false, eps: 1e-5 });
+            plan.body.push(Op::RmsNorm {
+                x: BufferId(0),
+                weight: WeightId(2),
+                out: h,
+                accumulate: false,
+                eps: 1e-5,
+                source: None,
+            });
             plan.body.push(matmul(h, gate_up, false));
             plan.body.push(Op::GatedActivation { gate_up, out: product, activation: Activation::Silu });
             plan.body.push(matmul(product, BufferId(0), true));
         }
         let (h, logits) = (fresh(narrow), fresh(wide));
-        plan.head.push(Op::RmsNorm { x: BufferId(0), weight: WeightId(2), out: h, accumulate: false, eps: 1e-5 });
+        plan.head.push(Op::RmsNorm {
+            x: BufferId(0),
+            weight: WeightId(2),
+            out: h,
+            accumulate: false,
+            eps: 1e-5,
+            source: None,
+        });
         plan.head.push(matmul(h, logits, false));
         plan.sample.push(Op::Sample { logits });
         plan.logits = logits;
+        plan.embedding = fresh(narrow);
+        let (weight, out) = (WeightId(2), plan.embedding);
+        plan.embed.push(Op::RmsNorm { x: BufferId(0), weight, out, accumulate: false, eps: 1e-5, source: None });
         plan
     }
 
@@ -122,7 +144,7 @@ mod tests {
     #[test]
     fn layers_share_their_buffers() {
         let (before, after) = (unassigned(), assign_buffers(unassigned()));
-        // The stream; h or product; gate_up or logits.
-        assert_eq!((before.buffers.len(), after.buffers.len()), (9, 3));
+        // The stream; h or product or the embedding; gate_up or logits.
+        assert_eq!((before.buffers.len(), after.buffers.len()), (10, 3));
     }
 }

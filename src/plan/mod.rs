@@ -7,6 +7,8 @@ pub mod op;
 pub use builder::PlanBuilder;
 pub use op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
 
+use crate::error::{Error, Result};
+
 /// Positions a KV page holds; also the keys of one attention chunk.
 pub const PAGE: usize = 64;
 /// Attention chunks merged one after another before their group joins the total.
@@ -61,16 +63,22 @@ pub struct Plan {
     pub head: Vec<Op>,
     /// Logits to the next token and the advanced state, one row.
     pub sample: Vec<Op>,
+    /// Hidden state to embedding, one row: reads `hidden`, writes `embedding`.
+    pub embed: Vec<Op>,
     /// What each buffer holds a row, indexed by `BufferId`.
     pub buffers: Vec<Shape>,
     /// Output of `body`, `[rows, d]`.
     pub hidden: BufferId,
     /// Output of `head`, `[1, n_vocab]`.
     pub logits: BufferId,
+    /// Output of `embed`, `[1, d]`: the hidden state after the output norm.
+    pub embedding: BufferId,
     /// RoPE variants.
     pub ropes: Vec<RopeTable>,
     /// Cache geometry by layer.
     pub layers: Vec<KvShape>,
+    /// Index in `body` of each layer's first operation.
+    pub layer_starts: Vec<usize>,
     /// Vocabulary size.
     pub n_vocab: usize,
 }
@@ -79,5 +87,26 @@ impl Plan {
     /// The shape of a buffer.
     pub fn shape(&self, id: BufferId) -> Shape {
         self.buffers[id.0 as usize]
+    }
+
+    /// Checks that every weight the plan reads is there.
+    ///
+    /// # Errors
+    /// `BadTensor` names the first that is not.
+    pub(crate) fn check_weights(&self, has: impl Fn(WeightId) -> bool) -> Result<()> {
+        let ops = self.body.iter().chain(&self.head).chain(&self.embed);
+        match ops.flat_map(Op::weights).find(|id| !has(*id)) {
+            None => Ok(()),
+            Some(id) => Err(Error::BadTensor {
+                tensor: format!("weight {} of the plan", id.0),
+                found: "not on the device".into(),
+                expected: "loaded before the backend is made".into(),
+            }),
+        }
+    }
+
+    /// The layer that operation `at` of `body` belongs to; `None` for the embedding.
+    pub fn layer_of(&self, at: usize) -> Option<usize> {
+        self.layer_starts.partition_point(|start| *start <= at).checked_sub(1)
     }
 }

@@ -83,6 +83,8 @@ pub enum Op {
         accumulate: bool,
         /// Added to the mean square.
         eps: f32,
+        /// The layer whose result `x` holds, `None` for the embedding: what the guard names where `x` is not finite.
+        source: Option<usize>,
     },
     /// `out[.., out_offset + j] = weight[j] · x`, or `+=` where `accumulate` is set (`out + product`, in this order).
     MatMul {
@@ -144,4 +146,15 @@ pub enum Op {
         /// `[1, n_vocab]`, f32.
         logits: BufferId,
     },
+}
+
+impl Op {
+    /// Weights read.
+    pub fn weights(&self) -> Vec<WeightId> {
+        match *self {
+            Op::Embed { weight, .. } | Op::RmsNorm { weight, .. } | Op::MatMul { weight, .. } => vec![weight],
+            Op::RopeAppend { q_norm, k_norm, .. } => [q_norm, k_norm].into_iter().flatten().collect(),
+            Op::Attention { .. } | Op::GatedActivation { .. } | Op::Sample { .. } => Vec::new(),
+        }
+    }
 }

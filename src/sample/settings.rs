@@ -1,5 +1,7 @@
 //! How tokens are drawn.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, Result};
 
 /// Temperatures below this are greedy.
@@ -59,6 +61,14 @@ impl Sampling {
             penalty_window: 64,
             biases: Vec::new(),
         }
+    }
+
+    /// The same with `ids` never drawn, whatever their bias.
+    pub fn suppressing(mut self, ids: &[u32]) -> Self {
+        let ids: BTreeSet<u32> = ids.iter().copied().collect();
+        self.biases.retain(|(id, _)| !ids.contains(id));
+        self.biases.extend(ids.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+        self
     }
 
     /// Whether the largest value wins.

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use wasm_bindgen::JsValue;
 
 use crate::chat::Message;
-use crate::engine::{self, BackendChoice, GenerateOptions, StopReason};
+use crate::engine::{self, BackendChoice, GenerateOptions, Policy, StopReason};
 use crate::error::Error;
+use crate::sample::{Logprobs, Sampling};
 
 use super::error::to_js;
 
@@ -65,6 +66,7 @@ pub(super) struct Generate {
     top_k: u32,
     top_p: f32,
     min_p: f32,
+    typical_p: f32,
     repeat_penalty: f32,
     frequency_penalty: f32,
     presence_penalty: f32,
@@ -72,24 +74,34 @@ pub(super) struct Generate {
     logit_bias: Vec<(u32, f32)>,
     suppress: Vec<u32>,
     stop: Vec<String>,
+    stop_ids: Vec<u32>,
+    logprobs: Option<usize>,
+    burst: Option<usize>,
+    in_flight: Option<usize>,
 }
 
 impl From<Generate> for GenerateOptions {
     fn from(o: Generate) -> Self {
-        Self {
-            max_tokens: o.max_tokens,
+        let sampling = Sampling {
             temperature: o.temperature,
             seed: o.seed,
             top_k: o.top_k,
             top_p: o.top_p,
             min_p: o.min_p,
+            typical_p: o.typical_p,
             repeat_penalty: o.repeat_penalty,
             frequency_penalty: o.frequency_penalty,
             presence_penalty: o.presence_penalty,
             penalty_window: o.penalty_window,
-            logit_bias: o.logit_bias,
-            suppress: o.suppress,
+            biases: o.logit_bias,
+        };
+        Self {
+            max_tokens: o.max_tokens,
+            sampling: sampling.suppressing(&o.suppress),
             stop: o.stop,
+            stop_ids: o.stop_ids,
+            logprobs: o.logprobs,
+            policy: Some(Policy::of_flow(o.burst, o.in_flight)),
             ..Self::default()
         }
     }
@@ -127,8 +139,24 @@ impl From<&engine::Info> for Info {
 
 #[derive(Serialize)]
 pub(super) struct Piece<'a> {
-    pub(super) ids: &'a [u32],
-    pub(super) text: &'a str,
+    ids: &'a [u32],
+    text: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logprobs: Vec<TokenLogprobs<'a>>,
+}
+
+/// A probability of 0 has no finite logarithm: `null`.
+#[derive(Serialize)]
+struct TokenLogprobs<'a> {
+    logprob: Option<f32>,
+    top: &'a [(u32, f32)],
+}
+
+impl<'a> From<&'a engine::Piece> for Piece<'a> {
+    fn from(piece: &'a engine::Piece) -> Self {
+        let of = |l: &'a Logprobs| TokenLogprobs { logprob: l.chosen.is_finite().then_some(l.chosen), top: &l.top };
+        Self { ids: &piece.ids, text: &piece.text, logprobs: piece.logprobs.iter().map(of).collect() }
+    }
 }
 
 #[derive(Serialize)]
@@ -136,6 +164,8 @@ pub(super) struct Piece<'a> {
 pub(super) struct Finish {
     stop_reason: StopReason,
     timings: Timings,
+    stats: Stats,
+    fallback: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -149,18 +179,44 @@ struct Timings {
     decode_ms: f64,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stats {
+    bursts: u64,
+    overlapped_bursts: u64,
+    longest_burst: usize,
+    deepest: usize,
+    discarded_steps: u64,
+    record_ms: f64,
+    readback_wait_ms: f64,
+    latency_ms: f64,
+}
+
 impl From<&engine::Finish> for Finish {
     fn from(finish: &engine::Finish) -> Self {
-        let t = &finish.timings;
-        let timings = Timings {
-            prompt_tokens: t.prompt_tokens,
-            cached_tokens: t.cached_tokens,
-            prefill_ms: t.prefill_ms,
-            first_token_ms: t.first_token_ms,
-            decode_tokens: t.decode_tokens,
-            decode_ms: t.decode_ms,
-        };
-        Self { stop_reason: finish.stop_reason, timings }
+        let (t, s) = (&finish.timings, &finish.stats);
+        Self {
+            stop_reason: finish.stop_reason,
+            timings: Timings {
+                prompt_tokens: t.prompt_tokens,
+                cached_tokens: t.cached_tokens,
+                prefill_ms: t.prefill_ms,
+                first_token_ms: t.first_token_ms,
+                decode_tokens: t.decode_tokens,
+                decode_ms: t.decode_ms,
+            },
+            stats: Stats {
+                bursts: s.bursts,
+                overlapped_bursts: s.overlapped_bursts,
+                longest_burst: s.longest_burst,
+                deepest: s.deepest,
+                discarded_steps: s.discarded_steps,
+                record_ms: s.record_ms,
+                readback_wait_ms: s.readback_wait_ms,
+                latency_ms: s.latency_ms,
+            },
+            fallback: finish.invalid_draw.map(|draw| format!("the device drew an id that cannot be: {draw:?}")),
+        }
     }
 }
 

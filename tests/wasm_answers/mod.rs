@@ -5,6 +5,7 @@ use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
 use blueshift::gguf::Source;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
+use blueshift::sample::Sampling;
 
 /// A weight format and the hash of what its two models answer.
 pub(crate) const ANSWERS: [(QuantType, u64); 11] = [
@@ -39,7 +40,12 @@ async fn ask(engine: &mut Engine, hash: &mut Fnv) -> Result<()> {
         hash.add(&logit.to_bits().to_le_bytes());
     }
     for temperature in [0.0, 0.8] {
-        let options = GenerateOptions { max_tokens: 8, temperature, seed: 42, ignore_eos: true, ..Default::default() };
+        let options = GenerateOptions {
+            max_tokens: 8,
+            sampling: Sampling::new(temperature, 42),
+            ignore_eos: true,
+            ..Default::default()
+        };
         let mut generation = engine.start(&prompt, options)?;
         while let Some(piece) = engine.next(&mut generation).await? {
             piece.ids.iter().for_each(|id| hash.add(&id.to_le_bytes()));

@@ -5,6 +5,7 @@ use blueshift::engine::{BenchOptions, BenchReport};
 use clap::Args as ClapArgs;
 
 use crate::open::{ModelArgs, load};
+use crate::run::FlowArgs;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
@@ -22,9 +23,8 @@ pub(crate) struct Args {
     /// Runs; medians are reported.
     #[arg(long, default_value_t = 5)]
     reps: usize,
-    /// Tokens a submit draws.
-    #[arg(long, default_value_t = 16)]
-    burst: usize,
+    #[command(flatten)]
+    flow: FlowArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -32,8 +32,8 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<()> {
     let mut engine = load(&args.model)?;
-    let Args { pp, tg, depth, reps, burst, .. } = args;
-    let report = pollster::block_on(engine.bench(BenchOptions { pp, tg, depth, reps, burst }))?;
+    let Args { pp, tg, depth, reps, flow: FlowArgs { burst, in_flight }, .. } = args;
+    let report = pollster::block_on(engine.bench(BenchOptions { pp, tg, depth, reps, burst, in_flight }))?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -55,6 +55,10 @@ fn print(r: &BenchReport) {
     println!(
         "a token: {} dispatches, {:.3} submits, {megabytes:.1} MB of weights",
         r.dispatches_token, r.submits_token
+    );
+    println!(
+        "at most {} steps a submit and {} submits in flight; {:.2} ms from submit to token",
+        r.longest_burst, r.deepest, r.latency_ms
     );
     println!(
         "floor: {:.1} GB/s, {:.2} µs a dispatch: {:.3} ms a token; reached {:.1} %",

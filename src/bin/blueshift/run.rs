@@ -4,7 +4,9 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use blueshift::chat::Message;
-use blueshift::engine::{Engine, Finish, GenerateOptions};
+use blueshift::engine::policy::RingSize;
+use blueshift::engine::{Engine, Finish, GenerateOptions, Policy};
+use blueshift::sample::{Logprobs, Sampling};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
@@ -17,10 +19,10 @@ pub(crate) struct SamplingArgs {
     #[arg(long = "temp", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Seed of the draws.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// Likeliest tokens kept; 0 keeps all.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     top_k: u32,
     /// Probability mass kept; 1 keeps all.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
@@ -28,6 +30,9 @@ pub(crate) struct SamplingArgs {
     /// Least probability kept, relative to the largest; 0 keeps all.
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     min_p: f32,
+    /// Probability mass kept of the tokens whose surprise is nearest to the expected one; 1 keeps all.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    typical_p: f32,
     /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     repeat_penalty: f32,
@@ -38,7 +43,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
     /// How many tokens, prompt included, are recent.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, allow_negative_numbers = true)]
     penalty_window: usize,
     /// A token id and what is added to its logit, as ID=VALUE; -inf bans the token. May be given several times.
     #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
@@ -46,9 +51,41 @@ pub(crate) struct SamplingArgs {
     /// Text that ends the answer; may be given several times.
     #[arg(long)]
     stop: Vec<String>,
-    /// Tokens a submit draws.
-    #[arg(long, default_value_t = 1)]
-    burst: usize,
+    /// A token id that ends the answer; may be given several times.
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    stop_id: Vec<u32>,
+    #[command(flatten)]
+    flow: FlowArgs,
+}
+
+/// Steps a submit and submits in flight. Both adapt where neither is given.
+#[derive(ClapArgs, Clone, Copy)]
+pub(crate) struct FlowArgs {
+    /// Tokens a submit draws, 1 to 64.
+    #[arg(long, value_parser = burst, allow_negative_numbers = true)]
+    pub(crate) burst: Option<usize>,
+    /// Submits in flight, 1 to 4; 1 waits for each.
+    #[arg(long, value_parser = in_flight, allow_negative_numbers = true)]
+    pub(crate) in_flight: Option<usize>,
+}
+
+impl FlowArgs {
+    pub(crate) fn policy(self) -> Policy {
+        Policy::of_flow(self.burst, self.in_flight)
+    }
+}
+
+fn burst(text: &str) -> Result<usize, String> {
+    from_one(text, RingSize::default().steps)
+}
+
+fn in_flight(text: &str) -> Result<usize, String> {
+    from_one(text, RingSize::default().slots)
+}
+
+/// Reads a number from 1 to `most`.
+fn from_one(text: &str, most: usize) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| format!("expected 1 to {most}"))
 }
 
 /// Reads `ID=VALUE`.
@@ -62,20 +99,25 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 impl SamplingArgs {
     /// The engine's options for up to `max_tokens`.
     pub(crate) fn options(&self, max_tokens: usize) -> GenerateOptions {
-        GenerateOptions {
-            max_tokens,
+        let sampling = Sampling {
             temperature: self.temperature,
             seed: self.seed,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
+            typical_p: self.typical_p,
             repeat_penalty: self.repeat_penalty,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             penalty_window: self.penalty_window,
-            logit_bias: self.logit_bias.clone(),
+            biases: self.logit_bias.clone(),
+        };
+        GenerateOptions {
+            max_tokens,
+            sampling,
             stop: self.stop.clone(),
-            burst: self.burst,
+            stop_ids: self.stop_id.clone(),
+            policy: Some(self.flow.policy()),
             ..Default::default()
         }
     }
@@ -92,13 +134,16 @@ pub(crate) struct Args {
     #[arg(short, long)]
     file: Option<std::path::PathBuf>,
     /// Most tokens drawn.
-    #[arg(short, default_value_t = 256)]
+    #[arg(short, default_value_t = 256, allow_negative_numbers = true)]
     n: usize,
     /// Take the text as it is, without the chat template.
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
+    /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
+    #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json", allow_negative_numbers = true)]
+    logprobs: Option<usize>,
     /// Print one JSON object instead of the text.
     #[arg(long)]
     json: bool,
@@ -108,6 +153,7 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     pub(crate) ids: Vec<u32>,
     pub(crate) text: String,
+    pub(crate) logprobs: Vec<Logprobs>,
     pub(crate) finish: Finish,
 }
 
@@ -119,14 +165,18 @@ pub(crate) fn answer(
     mut show: impl FnMut(&str) -> Result<()>,
 ) -> Result<Answer> {
     let mut generation = engine.start(prompt, options)?;
-    let (mut ids, mut text) = (Vec::new(), String::new());
+    let (mut ids, mut text, mut logprobs) = (Vec::new(), String::new(), Vec::new());
     while let Some(piece) = pollster::block_on(engine.next(&mut generation))? {
         ids.extend(piece.ids);
         text.push_str(&piece.text);
+        logprobs.extend(piece.logprobs);
         show(&piece.text)?;
     }
     let finish = generation.finish().context("the generation has no end")?.clone();
-    Ok(Answer { ids, text, finish })
+    if let Some(draw) = &finish.invalid_draw {
+        eprintln!("blueshift: the device drew an id that cannot be ({draw:?}); the rest was drawn on the host");
+    }
+    Ok(Answer { ids, text, logprobs, finish })
 }
 
 /// Writes text to the terminal at once.
@@ -148,12 +198,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
     } else {
         engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")?
     };
+    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n) };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
-    let answer = answer(&mut engine, &prompt_ids, args.sampling.options(args.n), show)?;
+    let answer = answer(&mut engine, &prompt_ids, options, show)?;
     if args.json {
         let info = engine.info();
-        let result = json!({
+        let mut result = json!({
             "prompt_ids": prompt_ids,
             "ids": answer.ids,
             "text": answer.text,
@@ -162,7 +213,12 @@ pub(crate) fn main(args: Args) -> Result<()> {
             "adapter": info.adapter,
             "exact": info.exact,
             "timings": answer.finish.timings,
+            "stats": answer.finish.stats,
         });
+        if args.logprobs.is_some() {
+            let of = |l: &Logprobs| json!({ "logprob": l.chosen, "top": l.top });
+            result["logprobs"] = answer.logprobs.iter().map(of).collect();
+        }
         println!("{result}");
     } else {
         println!();

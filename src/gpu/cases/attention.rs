@@ -121,7 +121,7 @@ impl Case {
             let rows = if last { 1 } else { CHUNK.min(self.n - 1 - position) };
             let instance = if last { &decode } else { &prefill };
             let input = &qkv[position * width..][..rows * width];
-            instance.set_state(State { position: position as u32, ..State::default() });
+            instance.set_state(State::at(position));
             instance.set(QKV, input);
             instance.run(0, rows, position);
             let mut prepared = input.to_vec();

@@ -6,12 +6,12 @@ use super::super::ops::{Lowering, PlanBuffer};
 use super::super::params::State;
 use super::super::pipelines::{MatMulForm, PREFILL_TILE};
 use super::super::readback;
-use super::super::recorder::{Recorder, Step, encoder, submit};
+use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
 use super::super::weights::GpuWeights;
 use crate::cpu::matrix::PackedMatrix;
 use crate::cpu::quantise::Q8Rows;
-use crate::engine::backend::WeightSink;
+use crate::engine::backend::{Readback, WeightSink};
 use crate::error::{Error, Result};
 use crate::micro::blocks::push_row;
 use crate::micro::rng::Rng;
@@ -53,11 +53,14 @@ impl Bench {
             body: Vec::new(),
             head: Vec::new(),
             sample: Vec::new(),
+            embed: Vec::new(),
             buffers: shapes,
             hidden: BufferId(0),
             logits,
+            embedding: BufferId(0),
             ropes: Vec::new(),
             layers: Vec::new(),
+            layer_starts: Vec::new(),
             n_vocab: 1,
         };
         Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), form: gpu.matmul_form(), n_weights: 0 }
@@ -163,16 +166,16 @@ impl Instance {
 
     /// Runs list `list` for `rows` rows, the first at `position`.
     pub(super) fn run(&self, list: usize, rows: usize, position: usize) {
-        let mut commands = encoder(&self.gpu);
-        Recorder::new(&self.gpu, &mut commands).record(&self.lists[list], rows as u32, position);
-        submit(&self.gpu, commands);
+        let mut commands = Commands::new(&self.gpu);
+        commands.record(&self.lists[list], rows as u32, position);
+        commands.submit();
     }
 
     /// Runs steps made elsewhere.
     pub(super) fn run_steps(&self, steps: &[Step]) {
-        let mut commands = encoder(&self.gpu);
-        Recorder::new(&self.gpu, &mut commands).record(steps, 1, 0);
-        submit(&self.gpu, commands);
+        let mut commands = Commands::new(&self.gpu);
+        commands.record(steps, 1, 0);
+        commands.submit();
     }
 
     /// The device buffer behind an f32 buffer.
@@ -220,9 +223,9 @@ async fn read_words(gpu: &Gpu, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u3
     let bytes = (n * 4) as u64;
     let staging = allocator.buffer("case staging", bytes, STAGING);
     allocator.finish().await?;
-    let mut commands = encoder(gpu);
-    commands.copy_buffer_to_buffer(buffer, 0, &staging, 0, bytes);
-    submit(gpu, commands);
-    let data = readback::read(gpu, &staging, bytes).await?;
+    let mut commands = Commands::new(gpu);
+    commands.copy(buffer, 0, &staging, bytes);
+    commands.submit();
+    let data = readback::read(gpu, Readback::Test, &staging, bytes).await?;
     Ok(bytemuck::pod_collect_to_vec(&data))
 }

@@ -63,7 +63,7 @@ async fn norm_case(gpu: &Gpu, case: &Case, results: &mut Vec<CaseResult>) -> Res
 
     let mut bench = Bench::new(gpu, shapes(width, width));
     let weight = bench.vector(&scales)?;
-    let op = |out, accumulate| Op::RmsNorm { x: X, weight, out, accumulate, eps };
+    let op = |out, accumulate| Op::RmsNorm { x: X, weight, out, accumulate, eps, source: None };
     let mut ops = vec![op(PLAIN, false), op(ADDED, true)];
     if width.is_multiple_of(32) {
         ops.push(op(INT8, false));

@@ -70,6 +70,7 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
         let rope = if local { local_rope } else { global_rope };
         let (q_norm, k_norm) = (Some(layer.q_norm), Some(layer.k_norm));
         let prep = QkPrep { q_norm, k_norm, eps: c.eps, rope, kind: RopeKind::Neox, scale };
+        b.begin_layer();
 
         let h = b.rms_norm(x, layer.attn_norm, c.eps, &layer.qkv);
         let qkv = b.matmul(&layer.qkv, h);

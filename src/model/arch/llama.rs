@@ -49,6 +49,7 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
     let prep = QkPrep { q_norm: None, k_norm: None, eps: c.eps, rope, kind: RopeKind::Norm, scale };
     let x = b.embed(embedding, 1.0);
     for layer in &layers {
+        b.begin_layer();
         let h = b.rms_norm(x, layer.attn_norm, c.eps, &layer.qkv);
         let qkv = b.matmul(&layer.qkv, h);
         let h = b.attention(qkv, heads, prep, &[layer.output]);

@@ -1,0 +1,160 @@
+//! Single steps on the engine's sequence, for callers that decide themselves what comes next. They are the steps that generations are
+//! made of, with the same bits.
+
+use super::Engine;
+use super::backend::{Backend, Burst, Drawn, First, RowEnd};
+use crate::error::{Error, Result};
+use crate::sample::Sampling;
+
+/// How the hidden states of several tokens become one embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// The last token's.
+    Last,
+    /// Their mean, summed in ascending order in f32.
+    Mean,
+    /// All of them, one after another.
+    None,
+}
+
+/// The logits of a step.
+#[derive(Debug, Clone)]
+pub struct LogitsRow {
+    /// `[n_vocab]`.
+    pub values: Vec<f32>,
+    /// Vocabulary size.
+    pub n_vocab: usize,
+    /// Type of a value on the device.
+    pub dtype: &'static str,
+    /// Where they lie on the device until the next step, on a GPU.
+    pub buffer: Option<wgpu::Buffer>,
+}
+
+impl Engine {
+    /// Tokens in the cache: the position of the next one.
+    pub fn position(&self) -> usize {
+        self.cached.len()
+    }
+
+    /// Forgets the tokens from `position` on; a generation under way ends.
+    pub fn rewind(&mut self, position: usize) {
+        self.supersede();
+        self.cached.truncate(position);
+    }
+
+    /// Feeds `token` and draws the next one.
+    ///
+    /// # Errors
+    /// Those of [`Engine::decode_burst`], and [`Error::NoCandidate`] where nothing can be drawn.
+    pub async fn decode_step(&mut self, token: u32, sampling: &Sampling) -> Result<u32> {
+        let drawn = self.decode_burst(token, 1, sampling, &[]).await?;
+        drawn
+            .ids
+            .first()
+            .copied()
+            .ok_or(Error::NoCandidate { position: self.position() + 1, n_vocab: self.info.n_vocab })
+    }
+
+    /// Feeds `token` and draws up to `steps` tokens in one submit, feeding each but the last. The row ends early after one of `stop_ids`, or
+    /// where the context is full.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] where there are no steps or more than the ring holds, [`Error::ContextFull`], [`Error::BadToken`], and
+    /// [`Error::NotFinite`] where the guard tripped: the sequence is then as it was, with the tokens before the step.
+    pub async fn decode_burst(
+        &mut self,
+        token: u32,
+        steps: usize,
+        sampling: &Sampling,
+        stop_ids: &[u32],
+    ) -> Result<Drawn> {
+        self.begin_steps(&[token])?;
+        let position = self.cached.len();
+        let burst = Burst { first: First::Token(token), position, steps, sampling, stop_ids, left: usize::MAX };
+        let drawn = self.backend.burst(burst).await?;
+        // The first token, and each drawn one that another was drawn after.
+        if !drawn.ids.is_empty() {
+            self.cached.push(token);
+            self.cached.extend(&drawn.ids[..drawn.ids.len() - 1]);
+        }
+        if drawn.end == Some(RowEnd::Guard) {
+            self.check_guard().await?;
+        }
+        Ok(drawn)
+    }
+
+    /// Feeds `token` and reads the logits after it.
+    ///
+    /// # Errors
+    /// Those of [`Engine::advance_with_token`].
+    pub async fn decode_step_logits(&mut self, token: u32) -> Result<LogitsRow> {
+        self.begin_steps(&[token])?;
+        self.backend.feed(&[token], self.cached.len()).await?;
+        self.backend.head(0).await?;
+        self.check_guard().await?;
+        let values = self.backend.read_logits().await?;
+        self.cached.push(token);
+        let buffer = self.backend.logits_buffer();
+        Ok(LogitsRow { n_vocab: values.len(), values, dtype: "f32", buffer })
+    }
+
+    /// Feeds `token` and computes no logits.
+    ///
+    /// # Errors
+    /// [`Error::BadToken`], [`Error::ContextFull`], and [`Error::NotFinite`] where the guard tripped: the token is then not in the sequence.
+    pub async fn advance_with_token(&mut self, token: u32) -> Result<()> {
+        self.begin_steps(&[token])?;
+        self.backend.feed(&[token], self.cached.len()).await?;
+        self.check_guard().await?;
+        self.cached.push(token);
+        Ok(())
+    }
+
+    /// Feeds `tokens` and gives their hidden states after the output norm: `[d]`, or `[tokens, d]` without pooling.
+    ///
+    /// # Errors
+    /// Those of [`Engine::advance_with_token`], and [`Error::BadOption`] where there are no tokens.
+    pub async fn advance_with_embedding(&mut self, tokens: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
+        self.begin_steps(tokens)?;
+        let start = self.cached.len();
+        let (mut all, mut sum) = (Vec::new(), Vec::new());
+        for part in tokens.chunks(self.chunk_len(0)) {
+            self.backend.feed(part, self.cached.len()).await?;
+            self.cached.extend(part);
+            let is_end = self.cached.len() == start + tokens.len();
+            let from = if pooling == Pooling::Last { part.len() - usize::from(is_end) } else { 0 };
+            for row in from..part.len() {
+                let embedding = self.backend.embedding(row).await?;
+                match pooling {
+                    Pooling::Mean if sum.is_empty() => sum = embedding,
+                    Pooling::Mean => sum.iter_mut().zip(&embedding).for_each(|(sum, x)| *sum += x),
+                    Pooling::Last | Pooling::None => all.extend(embedding),
+                }
+            }
+        }
+        self.check_guard().await?;
+        if pooling == Pooling::Mean {
+            let n = tokens.len() as f32;
+            return Ok(sum.into_iter().map(|sum| sum / n).collect());
+        }
+        Ok(all)
+    }
+
+    /// Checks tokens to be fed next and ends the generation under way.
+    fn begin_steps(&mut self, tokens: &[u32]) -> Result<()> {
+        self.check_tokens(tokens)?;
+        let needed = self.cached.len() + tokens.len();
+        if needed > self.info.n_ctx {
+            return Err(Error::ContextFull { needed, limit: self.info.n_ctx });
+        }
+        self.supersede();
+        self.backend.configure(self.policy.execution(false))
+    }
+
+    pub(super) async fn check_guard(&mut self) -> Result<()> {
+        match self.backend.take_trip().await? {
+            None => Ok(()),
+            Some(trip) => Err(self.not_finite(trip)),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The ring of decode results: a word a step (token id and status), a staging buffer a slot, one slot a burst in flight.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::buffers::{Allocator, STAGING, STORAGE};
+use super::device::Gpu;
+use super::readback::Reading;
+use crate::engine::backend::{Readback, RingCounters, RingSize};
+use crate::error::{Error, Result};
+
+/// Where the bursts in flight leave their results.
+pub(crate) struct Ring {
+    gpu: Gpu,
+    size: RingSize,
+    /// `[slots, steps]` words.
+    words: wgpu::Buffer,
+    staging: Vec<wgpu::Buffer>,
+    /// The slot handed out next.
+    next: usize,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// What slots tell the ring when they are let go.
+#[derive(Default)]
+struct Shared {
+    in_flight: Vec<bool>,
+    counters: RingCounters,
+}
+
+fn check(size: RingSize, max_binding: u64) -> Result<()> {
+    size.check()?;
+    if words_bytes(size) > max_binding {
+        let found = format!("{} slots of {} steps", size.slots, size.steps);
+        return Err(Error::BadOption { option: "ring", found, expected: "no more bytes than the device can bind" });
+    }
+    Ok(())
+}
+
+/// Bytes of the words of a ring.
+fn words_bytes(size: RingSize) -> u64 {
+    (size.slots * size.steps * 4) as u64
+}
+
+impl Ring {
+    /// A ring with nothing in flight.
+    ///
+    /// # Errors
+    /// `BadOption` where a size is outside its range or exceeds what the device can bind.
+    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, size: RingSize) -> Result<Self> {
+        check(size, gpu.max_binding())?;
+        let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", (size.steps * 4) as u64, STAGING));
+        let shared = Shared { in_flight: vec![false; size.slots], counters: RingCounters::default() };
+        Ok(Ring {
+            gpu: gpu.clone(),
+            size,
+            staging: staging.collect(),
+            words: allocator.buffer("ring", words_bytes(size), STORAGE),
+            next: 0,
+            shared: Arc::new(Mutex::new(shared)),
+        })
+    }
+
+    /// Makes the ring have `size`; returns whether it had to be made anew, which loses what is in flight.
+    ///
+    /// # Errors
+    /// Those of [`Ring::new`], and `OutOfDeviceMemory`; the ring is then as it was.
+    pub(crate) fn ensure(&mut self, size: RingSize) -> Result<bool> {
+        if self.size == size {
+            return Ok(false);
+        }
+        let mut allocator = Allocator::new(&self.gpu);
+        let ring = Ring::new(&self.gpu, &mut allocator, size)?;
+        allocator.check()?;
+        let mut counters = self.counters();
+        counters.reallocations += 1;
+        lock(&ring.shared).counters = counters;
+        *self = ring;
+        Ok(true)
+    }
+
+    /// Words of all slots.
+    pub(crate) fn words(&self) -> &wgpu::Buffer {
+        &self.words
+    }
+
+    pub(crate) fn size(&self) -> RingSize {
+        self.size
+    }
+
+    pub(crate) fn counters(&self) -> RingCounters {
+        lock(&self.shared).counters
+    }
+
+    /// Hands out the next slot; it is in flight until it is dropped.
+    ///
+    /// # Errors
+    /// `RingFull` where the slot still is in flight.
+    pub(crate) fn acquire(&mut self) -> Result<Slot> {
+        let mut shared = lock(&self.shared);
+        let index = self.next;
+        if shared.in_flight[index] {
+            return Err(Error::RingFull { slots: self.size.slots });
+        }
+        shared.in_flight[index] = true;
+        shared.counters.acquisitions += 1;
+        if shared.counters.acquisitions > self.size.slots as u64 {
+            shared.counters.reuses += 1;
+        }
+        drop(shared);
+        self.next = (index + 1) % self.size.slots;
+        Ok(Slot { index, steps: self.size.steps, staging: self.staging[index].clone(), shared: self.shared.clone() })
+    }
+}
+
+/// The place of one burst's results.
+pub(crate) struct Slot {
+    index: usize,
+    steps: usize,
+    staging: wgpu::Buffer,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Slot {
+    /// The ring's word of the burst's first step.
+    pub(crate) fn first_word(&self) -> usize {
+        self.index * self.steps
+    }
+
+    /// Where the host reads the words.
+    pub(crate) fn staging(&self) -> &wgpu::Buffer {
+        &self.staging
+    }
+
+    /// Asks for the words of `steps` steps, which `submission` copies.
+    pub(crate) fn read(&self, gpu: &Gpu, steps: usize, submission: wgpu::SubmissionIndex) -> Result<Reading> {
+        Reading::start(gpu, Readback::Tokens, &self.staging, (steps * 4) as u64, Some(submission))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut shared = lock(&self.shared);
+        if let Some(in_flight) = shared.in_flight.get_mut(self.index) {
+            *in_flight = false;
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_checked_against_ranges_and_the_device() {
+        let size = |slots, steps| RingSize { slots, steps };
+        let cases = [
+            (size(1, 1), 4, None),
+            (size(16, 256), 1 << 30, None),
+            (size(0, 1), 1 << 30, Some("ring slots")),
+            (size(17, 1), 1 << 30, Some("ring slots")),
+            (size(1, 0), 1 << 30, Some("ring steps")),
+            (size(1, 257), 1 << 30, Some("ring steps")),
+            (size(4, 64), 1023, Some("ring")),
+        ];
+        for (size, max_binding, wanted) in cases {
+            let found = match check(size, max_binding) {
+                Err(Error::BadOption { option, .. }) => Some(option),
+                _ => None,
+            };
+            assert_eq!(found, wanted, "{size:?} of {max_binding} bytes");
+        }
+    }
+}
