@@ -76,12 +76,9 @@ fn what_cannot_run_is_refused_before_anything_is_submitted() {
         let submits = engine.counters().submits;
         let greedy = Sampling::GREEDY;
         let mut burst = |token, steps, stops: &[u32]| block_on(engine.decode_burst(token, steps, &greedy, stops)).err();
-        let is_gpu = submits > 0 || burst(1, 65, &[]).is_some();
-        let none = burst(1, 0, &[]);
-        assert!(matches!(none, Some(Error::BadOption { option: "burst", .. })), "{none:?}");
-        if is_gpu {
-            let many = burst(1, 65, &[]);
-            assert!(matches!(many, Some(Error::BadOption { option: "burst", .. })), "{many:?}");
+        for steps in [0, 65] {
+            let refused = burst(1, steps, &[]);
+            assert!(matches!(refused, Some(Error::BadOption { option: "burst", .. })), "{refused:?}");
         }
         assert!(matches!(burst(9999, 1, &[]), Some(Error::BadToken { id: 9999, .. })));
         let stops: Vec<u32> = (0..65).collect();
@@ -99,31 +96,6 @@ fn what_cannot_run_is_refused_before_anything_is_submitted() {
         let options = GenerateOptions { stop_ids: (0..64).collect(), ..Default::default() };
         let error = engine.start(&[1], options).err();
         assert!(matches!(error, Some(Error::BadOption { option: "stop ids", .. })), "{error:?}");
-    }
-}
-
-/// A model without an end token has to be told how an answer ends.
-#[test]
-fn an_answer_that_nothing_could_end_is_refused() {
-    let mut bytes = micro();
-    for (from, to) in [(&b"ggml.eos_token_id"[..], &b"ggml.xos_token_id"[..]), (b"<|eos|>", b"<|xxx|>")] {
-        let places: Vec<usize> =
-            bytes.windows(from.len()).enumerate().filter(|(_, w)| *w == from).map(|(i, _)| i).collect();
-        for at in places {
-            bytes[at..at + from.len()].copy_from_slice(to);
-        }
-    }
-    for mut engine in engines("endless", &bytes, 64) {
-        assert!(engine.tokenizer().stop_ids().is_empty());
-        let error = engine.start(&[1], GenerateOptions::default()).err();
-        assert!(matches!(error, Some(Error::BadOption { option: "stop", .. })), "{error:?}");
-        for options in [
-            GenerateOptions { ignore_eos: true, max_tokens: 3, ..Default::default() },
-            GenerateOptions { stop_ids: vec![5], max_tokens: 3, ..Default::default() },
-            GenerateOptions { stop: vec!["x".into()], max_tokens: 3, ..Default::default() },
-        ] {
-            assert!(answer(&mut engine, &[1], options).is_ok());
-        }
     }
 }
 

@@ -84,19 +84,7 @@ impl Engine {
         policy.check()?;
         let own: &[u32] = if options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
         let stop_ids: BTreeSet<u32> = own.iter().chain(&options.stop_ids).copied().collect();
-        if stop_ids.len() > MAX_STOP_IDS {
-            let found = stop_ids.len().to_string();
-            return Err(Error::BadOption {
-                option: "stop ids",
-                found,
-                expected: "at most 64, the model's own included",
-            });
-        }
-        if stop_ids.is_empty() && options.stop.is_empty() && !options.ignore_eos {
-            let found = "none, and the model has no end token".into();
-            let expected = "a stop id, a stop text, or ignore_eos";
-            return Err(Error::BadOption { option: "stop", found, expected });
-        }
+        check_stops(&options, stop_ids.len())?;
         let biases = options.sampling.biases.iter();
         self.supersede();
         self.backend.configure(policy.execution(false))?;
@@ -364,5 +352,47 @@ impl Engine {
         generation.stats.discarded_steps += self.in_flight.drain(..).map(|flying| flying.steps as u64).sum::<u64>();
         generation.submitted = generation.drawn;
         self.flow.1.begin();
+    }
+}
+
+/// Checks that something can end the answer; `n_stop_ids` counts the model's own.
+fn check_stops(options: &GenerateOptions, n_stop_ids: usize) -> Result<()> {
+    if n_stop_ids > MAX_STOP_IDS {
+        let found = n_stop_ids.to_string();
+        return Err(Error::BadOption { option: "stop ids", found, expected: "at most 64, the model's own included" });
+    }
+    if n_stop_ids == 0 && options.stop.is_empty() && !options.ignore_eos {
+        let found = "none, and the model has no end token".into();
+        return Err(Error::BadOption { option: "stop", found, expected: "a stop id, a stop text, or ignore_eos" });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_nothing_could_end_is_refused() {
+        let options = |stop: &[&str], ignore_eos| GenerateOptions {
+            stop: stop.iter().map(|s| s.to_string()).collect(),
+            ignore_eos,
+            ..Default::default()
+        };
+        let cases = [
+            (options(&[], false), 0, Some("stop")),
+            (options(&[], false), 1, None),
+            (options(&[], true), 0, None),
+            (options(&["x"], false), 0, None),
+            (options(&[], false), 64, None),
+            (options(&["x"], true), 65, Some("stop ids")),
+        ];
+        for (options, n_stop_ids, wanted) in cases {
+            let found = match check_stops(&options, n_stop_ids) {
+                Err(Error::BadOption { option, .. }) => Some(option),
+                _ => None,
+            };
+            assert_eq!(found, wanted, "{n_stop_ids} ids, {options:?}");
+        }
     }
 }

@@ -175,7 +175,7 @@ async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)>
     Ok((gpu, exact))
 }
 
-fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
+pub(super) fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
     let trained = model.config.n_ctx_train;
     match asked {
         None => Ok(trained.min(DEFAULT_N_CTX)),
@@ -184,7 +184,7 @@ fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
     }
 }
 
-fn model_name(file: &GgufFile) -> String {
+pub(super) fn model_name(file: &GgufFile) -> String {
     match file.header.metadata.opt_str("general.name") {
         Ok(Some(name)) => name.to_string(),
         _ => file.sources[0].name().to_string(),

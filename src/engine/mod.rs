@@ -18,6 +18,7 @@ mod any_backend;
 pub mod backend;
 mod bench;
 pub(crate) mod clock;
+pub mod debug;
 mod floor;
 mod flow;
 mod generate;

@@ -21,6 +21,7 @@ pub mod selftest;
 mod sequence;
 mod tally;
 mod weights;
+mod words;
 
 pub use backend::GpuBackend;
 pub use burst::InFlight;

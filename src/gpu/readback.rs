@@ -41,6 +41,9 @@ fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
     (send, receive)
 }
 
+/// When the bytes were there, and whether they are.
+type Mapped = (f64, Result<(), wgpu::BufferAsyncError>);
+
 /// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run.
 pub(crate) struct Reading {
     gpu: Gpu,
@@ -48,8 +51,7 @@ pub(crate) struct Reading {
     bytes: u64,
     /// What fills the staging buffer; `None` waits for everything submitted.
     submission: Option<wgpu::SubmissionIndex>,
-    /// When the bytes were there, and whether they are.
-    mapped: Pin<Box<dyn Future<Output = (f64, Result<(), wgpu::BufferAsyncError>)>>>,
+    mapped: Pin<Box<dyn Future<Output = Mapped>>>,
 }
 
 impl Reading {
