@@ -8,77 +8,24 @@ use super::attention::attention;
 use super::gated_activation::gated_activation;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
-use super::matrix::PackedMatrix;
 use super::pool::Pool;
 use super::quantise::Q8Rows;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
+use super::timing::{Part, Stopwatch};
+pub use super::weights::CpuWeights;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, RowEnd, Trip, UNTRIPPED, WeightSink,
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, RowEnd, Timing, Trip, UNTRIPPED,
 };
 use crate::engine::clock::now_ms;
+use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
-use crate::model::weights::WeightDesc;
 use crate::numerics::guard;
 use crate::plan::{BufferId, Op, Plan, Shape, WeightId};
-use crate::quant::{PlaneLayout, Planes};
 use crate::sample::draw;
 
 /// Most tokens of one `feed`.
 const MAX_CHUNK: usize = 128;
-
-/// Weights in host memory, indexed by `WeightId`.
-#[derive(Debug, Default)]
-pub struct CpuWeights {
-    matrices: Vec<Option<PackedMatrix>>,
-    vectors: Vec<Option<Vec<f32>>>,
-}
-
-impl CpuWeights {
-    fn grow(&mut self, id: WeightId) -> usize {
-        let at = id.0 as usize;
-        if self.matrices.len() <= at {
-            self.matrices.resize_with(at + 1, || None);
-            self.vectors.resize_with(at + 1, || None);
-        }
-        at
-    }
-
-    fn has(&self, id: WeightId) -> bool {
-        let at = id.0 as usize;
-        self.matrices.get(at).is_some_and(Option::is_some) || self.vectors.get(at).is_some_and(Option::is_some)
-    }
-
-    /// The matrix `id`, which the loader stored.
-    pub fn matrix(&self, id: WeightId) -> &PackedMatrix {
-        self.matrices[id.0 as usize].as_ref().expect("the loader stored every matrix of the plan")
-    }
-
-    /// The vector `id`, which the loader stored.
-    pub fn vector(&self, id: WeightId) -> &[f32] {
-        self.vectors[id.0 as usize].as_deref().expect("the loader stored every vector of the plan")
-    }
-}
-
-impl WeightSink for CpuWeights {
-    fn allocate(&mut self, id: WeightId, desc: &WeightDesc, layout: &PlaneLayout) -> Result<()> {
-        let at = self.grow(id);
-        self.matrices[at] = Some(PackedMatrix::zeroed(*layout, desc.rows));
-        Ok(())
-    }
-
-    fn write_rows(&mut self, id: WeightId, first_row: usize, n_rows: usize, planes: &Planes) -> Result<()> {
-        let matrix = self.matrices[id.0 as usize].as_mut().expect("allocated before it is written");
-        matrix.write_rows(first_row, n_rows, planes);
-        Ok(())
-    }
-
-    fn write_vector(&mut self, id: WeightId, values: &[f32]) -> Result<()> {
-        let at = self.grow(id);
-        self.vectors[at] = Some(values.to_vec());
-        Ok(())
-    }
-}
 
 /// A buffer of the plan.
 #[derive(Debug)]
@@ -184,6 +131,7 @@ struct Machine {
     /// Bits of the magnitude from which the guard trips, and its word.
     limit: u32,
     tripped: u32,
+    watch: Stopwatch,
 }
 
 impl CpuBackend {
@@ -204,7 +152,7 @@ impl CpuBackend {
         plan.check_weights(|id| weights.has(id))?;
         let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
-        let pool = Arc::new(Pool::new(threads));
+        let (pool, watch) = (Arc::new(Pool::new(threads)), Stopwatch::new(&plan));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         let limit = f32::INFINITY.to_bits();
         Ok(CpuBackend {
@@ -217,7 +165,7 @@ impl CpuBackend {
             end: None,
             left: 0,
             history: Vec::new(),
-            machine: Machine { plan, weights, ropes, cache, pool, limit, tripped: UNTRIPPED },
+            machine: Machine { plan, weights, ropes, cache, pool, limit, tripped: UNTRIPPED, watch },
         })
     }
 
@@ -257,12 +205,12 @@ impl CpuBackend {
             *buffers = Buffers::new(&plan, tokens.len());
         }
         let machine = &mut self.machine;
-        machine.pool.clone().enter(|| machine.run(&plan.body, buffers, tokens, position));
+        machine.pool.clone().enter(|| machine.run(Part::Body, buffers, tokens, position));
         Ok(())
     }
 
-    /// Makes row `row` of the last feed the hidden state of the single row, and runs `ops` on it.
-    fn run_on_row(&mut self, row: usize, ops: fn(&Plan) -> &[Op]) -> Result<()> {
+    /// Makes row `row` of the last feed the hidden state of the single row, and runs `part` on it.
+    fn run_on_row(&mut self, row: usize, part: Part) -> Result<()> {
         let n_rows = if self.fed_single { 1 } else { self.chunk.n_rows };
         if row >= n_rows {
             let found = row.to_string();
@@ -276,8 +224,23 @@ impl CpuBackend {
         }
         let position = self.history.len().saturating_sub(n_rows - row);
         let (machine, single) = (&mut self.machine, &mut self.single);
-        machine.pool.clone().enter(|| machine.run(ops(&plan), single, &[], position));
+        machine.pool.clone().enter(|| machine.run(part, single, &[], position));
         Ok(())
+    }
+
+    /// What was timed since the last call or [`CpuBackend::clear_times`].
+    pub(crate) fn take_ledger(&mut self) -> Ledger {
+        self.machine.watch.take()
+    }
+
+    /// Forgets what was timed.
+    pub(crate) fn clear_times(&mut self) {
+        self.machine.watch.take();
+    }
+
+    /// What was asked to be timed.
+    pub(crate) fn timing(&self) -> Timing {
+        self.machine.watch.timing()
     }
 
     fn logits(&self) -> &[f32] {
@@ -303,7 +266,7 @@ impl CpuBackend {
             let feeds = usize::from(next.is_some());
             if let Some(id) = next {
                 self.feed_now(&[id], position)?;
-                self.run_on_row(0, |plan| &plan.head)?;
+                self.run_on_row(0, Part::Head)?;
             }
             if self.machine.tripped != UNTRIPPED {
                 self.end = Some(RowEnd::Guard);
@@ -311,7 +274,10 @@ impl CpuBackend {
             }
             position += feeds;
             let before = &self.history[..position.min(self.history.len())];
-            let Some(id) = draw(self.logits(), burst.sampling, position as u32, before) else {
+            let start = self.machine.watch.start_step();
+            let id = draw(self.logits(), burst.sampling, position as u32, before);
+            self.machine.watch.end_step(Part::Sample, 0, start);
+            let Some(id) = id else {
                 self.end = Some(RowEnd::NoCandidate);
                 break;
             };
@@ -333,9 +299,12 @@ impl CpuBackend {
 }
 
 impl Machine {
-    fn run(&mut self, ops: &[Op], buffers: &mut Buffers, tokens: &[u32], position: usize) {
-        for op in ops {
+    fn run(&mut self, part: Part, buffers: &mut Buffers, tokens: &[u32], position: usize) {
+        let plan = self.plan.clone();
+        for (at, op) in part.ops(&plan).iter().enumerate() {
+            let start = self.watch.start_step();
             self.step(op, buffers, tokens, position);
+            self.watch.end_step(part, at, start);
         }
     }
 
@@ -459,17 +428,24 @@ impl Backend for CpuBackend {
     }
 
     async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
-        self.feed_now(tokens, position)
+        let start = self.machine.watch.start_submit(Phase::Prefill);
+        self.feed_now(tokens, position)?;
+        self.machine.watch.end_submit(start, tokens.len());
+        Ok(())
     }
 
     fn configure(&mut self, execution: Execution) -> Result<()> {
         self.machine.limit = execution.guard_limit.map_or(u32::MAX, f32::to_bits);
         self.machine.tripped = UNTRIPPED;
+        self.machine.watch.set(execution.timing);
         Ok(())
     }
 
     async fn head(&mut self, row: usize) -> Result<()> {
-        self.run_on_row(row, |plan| &plan.head)
+        let start = self.machine.watch.start_submit(Phase::Prefill);
+        self.run_on_row(row, Part::Head)?;
+        self.machine.watch.end_submit(start, 0);
+        Ok(())
     }
 
     async fn read_logits(&mut self) -> Result<Vec<f32>> {
@@ -477,12 +453,16 @@ impl Backend for CpuBackend {
     }
 
     async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
-        self.run_on_row(row, |plan| &plan.embed)?;
+        self.run_on_row(row, Part::Embed)?;
         Ok(self.single.get(self.machine.plan.embedding).f32().to_vec())
     }
 
     async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
-        self.burst_now(burst)
+        let phase = burst.phase();
+        let start = self.machine.watch.start_submit(phase);
+        let drawn = self.burst_now(burst)?;
+        self.machine.watch.end_submit(start, if phase == Phase::Decode { drawn.ids.len() } else { 0 });
+        Ok(drawn)
     }
 
     async fn take_trip(&mut self) -> Result<Option<Trip>> {

@@ -11,3 +11,5 @@ pub mod pool;
 pub mod quantise;
 pub mod rms_norm;
 pub mod rope_append;
+mod timing;
+mod weights;

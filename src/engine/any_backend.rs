@@ -1,6 +1,7 @@
 //! The backends behind one type.
 
-use super::backend::{Backend, BackendInfo, Burst, Counters, Drawn, Execution, Readback, RingCounters, Trip};
+use super::backend::{Backend, BackendInfo, Burst, Counters, Drawn, Execution, Readback, RingCounters, Timing, Trip};
+use super::ledger::Phase;
 use crate::cpu::backend::CpuBackend;
 use crate::error::Result;
 use crate::gpu::{self, GpuBackend};
@@ -55,6 +56,30 @@ impl AnyBackend {
     pub(super) fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
         if let Self::Gpu(b) = self {
             b.restrict_readbacks(allowed);
+        }
+    }
+
+    /// What was asked to be timed.
+    pub(super) fn timing(&self) -> Timing {
+        match self {
+            Self::Cpu(b) => b.timing(),
+            Self::Gpu(b) => b.timing(),
+        }
+    }
+
+    /// Forgets what was timed.
+    pub(super) fn clear_times(&mut self) {
+        match self {
+            Self::Cpu(b) => b.clear_times(),
+            Self::Gpu(b) => b.clear_times(),
+        }
+    }
+
+    /// Milliseconds a GPU was busy in `phase`, where submits were timed.
+    pub(super) fn busy_ms(&self, phase: Phase) -> Option<f64> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Gpu(b) => b.busy_ms(phase),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::ledger::Phase;
 use crate::error::{Error, Result};
 use crate::model::weights::WeightDesc;
 use crate::plan::WeightId;
@@ -53,6 +54,13 @@ pub struct Burst<'a> {
     pub stop_ids: &'a [u32],
     /// Tokens the row may draw until it ends, counted from here where the burst does not follow another one.
     pub left: usize,
+}
+
+impl Burst<'_> {
+    /// The part of a generation its time belongs to: drawing the first token ends the prefill.
+    pub(crate) fn phase(&self) -> Phase {
+        if self.first == First::FromLogits && self.steps == 1 { Phase::Prefill } else { Phase::Decode }
+    }
 }
 
 /// Most ids that end a row on the device.
@@ -219,6 +227,8 @@ pub struct Counters {
     pub buffers_created: u64,
     /// Bind groups created.
     pub bind_groups_created: u64,
+    /// Query sets created.
+    pub query_sets_created: u64,
 }
 
 impl std::ops::Sub for Counters {
@@ -232,6 +242,7 @@ impl std::ops::Sub for Counters {
             bytes_read: self.bytes_read - earlier.bytes_read,
             buffers_created: self.buffers_created - earlier.buffers_created,
             bind_groups_created: self.bind_groups_created - earlier.bind_groups_created,
+            query_sets_created: self.query_sets_created - earlier.query_sets_created,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::backend::Timing;
 use super::policy::Policy;
-use super::{Engine, Finish, Floor, GenerateOptions};
+use super::{Engine, Finish, Floor, GenerateOptions, Profile};
 use crate::error::{Error, Result};
 
 /// What to measure.
@@ -23,6 +24,9 @@ pub struct BenchOptions {
     /// See `burst`.
     #[serde(default)]
     pub in_flight: Option<usize>,
+    /// Whether to tell where the time goes, too.
+    #[serde(default)]
+    pub profile: bool,
 }
 
 /// What was measured; rates are medians over the runs.
@@ -53,6 +57,12 @@ pub struct BenchReport {
     pub deepest: usize,
     /// Milliseconds from submitting a burst to having its tokens: the median over the runs of their means.
     pub latency_ms: f64,
+    /// Milliseconds the device was busy with the prompt and the first token; none where it cannot tell.
+    pub gpu_ms_prefill: Option<f64>,
+    /// Milliseconds the device was busy a decoded token; none where it cannot tell.
+    pub gpu_ms_token: Option<f64>,
+    /// Milliseconds a decoded token took in which the device did nothing.
+    pub gap_ms_token: Option<f64>,
     /// Bytes of weights a decoded token reads.
     pub bytes_token: u64,
     /// The device at its best.
@@ -61,6 +71,9 @@ pub struct BenchReport {
     pub floor_ms_token: f64,
     /// That over the milliseconds it took.
     pub fraction_of_floor: f64,
+    /// Where the time goes, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 impl Engine {
@@ -81,30 +94,36 @@ impl Engine {
         }
         let floor = self.measure_floor().await?;
         let prompt = some_ids(pp, self.info.n_vocab);
+        let generate = |max_tokens| GenerateOptions { max_tokens, policy: Some(policy), ..Default::default() };
         let mut prefill = Vec::new();
         for _ in 0..=reps {
-            self.clear();
-            let finish = self.run(&prompt, 1, policy).await?;
+            let finish = self.run_timed(&prompt, &generate(1), Timing::Off).await?;
             prefill.push(pp as f64 / finish.timings.first_token_ms * 1e3);
         }
+        let gpu_ms_prefill = self.run_timed(&prompt, &generate(1), Timing::Submits).await?.stats.prefill_busy_ms;
         let before = some_ids(depth.max(1), self.info.n_vocab);
-        self.run(&before, tg, policy).await?;
+        self.run_on(&before, &generate(tg), Timing::Off).await?;
         // The prompt is cached now, all but its last token: what is counted is decoding.
         let counted = self.counters();
         let (mut decode, mut latency) = (Vec::new(), Vec::new());
         let (mut longest_burst, mut deepest) = (0, 0);
         for _ in 0..reps {
-            let Finish { timings, stats, .. } = self.run(&before, tg, policy).await?;
+            let Finish { timings, stats, .. } = self.run_on(&before, &generate(tg), Timing::Off).await?;
             decode.push(timings.decode_tokens as f64 / timings.decode_ms * 1e3);
             latency.push(stats.latency_ms);
             longest_burst = longest_burst.max(stats.longest_burst);
             deepest = deepest.max(stats.deepest);
         }
         let counters = self.counters() - counted;
+        let (gpu_ms_token, gap_ms_token) = busy(&self.run_on(&before, &generate(tg), Timing::Submits).await?);
         let tokens = (reps * tg) as f64;
         let decode_tok_s = median(&mut decode);
         let dispatches_token = (counters.dispatches as f64 / tokens).round();
         let floor_ms_token = floor.milliseconds(self.info.bytes_per_token, dispatches_token);
+        let profile = match options.profile {
+            true => Some(self.profile_answer(&prompt, generate(tg)).await?),
+            false => None,
+        };
         Ok(BenchReport {
             model: self.info.name.clone(),
             backend: self.info.backend.clone(),
@@ -118,24 +137,27 @@ impl Engine {
             longest_burst,
             deepest,
             latency_ms: median(&mut latency),
+            gpu_ms_prefill,
+            gpu_ms_token,
+            gap_ms_token,
             bytes_token: self.info.bytes_per_token,
             floor,
             floor_ms_token,
             fraction_of_floor: floor_ms_token * decode_tok_s / 1e3,
+            profile,
         })
-    }
-
-    async fn run(&mut self, prompt: &[u32], max_tokens: usize, policy: Policy) -> Result<Finish> {
-        let options = GenerateOptions { max_tokens, ignore_eos: true, policy: Some(policy), ..Default::default() };
-        let mut generation = self.start(prompt, options)?;
-        while self.next(&mut generation).await?.is_some() {}
-        let ended = generation.finish().cloned();
-        ended.ok_or_else(|| Error::Device { reason: "the measured answer has no end".into() })
     }
 }
 
+/// Milliseconds a token of an answer in which the device was busy, and in which it was not.
+fn busy(finish: &Finish) -> (Option<f64>, Option<f64>) {
+    let tokens = finish.timings.decode_tokens as f64;
+    let busy = finish.stats.decode_busy_ms.map(|ms| ms / tokens);
+    (busy, busy.map(|busy| finish.timings.decode_ms / tokens - busy))
+}
+
 /// Ids spread over the vocabulary, the same on every run.
-fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
+pub(super) fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
     let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64;
     (0..n as u64).map(|i| spread(i) as u32).collect()
 }

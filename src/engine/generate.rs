@@ -6,6 +6,7 @@ use super::Engine;
 use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, RowEnd};
 use super::clock::now_ms;
 use super::flow::FlowControl;
+use super::ledger::Phase;
 use super::options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
 use super::policy::{Flow, Policy, StopCheck};
 use super::stop::StopStrings;
@@ -88,6 +89,7 @@ impl Engine {
         let biases = options.sampling.biases.iter();
         self.supersede();
         self.backend.configure(policy.execution(false))?;
+        self.backend.clear_times();
         self.set_flow(&policy, options.logprobs.is_some());
         Ok(Generation {
             prompt: prompt.to_vec(),
@@ -339,6 +341,8 @@ impl Engine {
         generation.timings.decode_tokens = generation.drawn - 1;
         generation.timings.decode_ms = now_ms() - generation.decode_started_ms;
         generation.stats.ring = self.backend.ring_counters();
+        generation.stats.prefill_busy_ms = self.backend.busy_ms(Phase::Prefill);
+        generation.stats.decode_busy_ms = self.backend.busy_ms(Phase::Decode);
         generation.finish = Some(Finish {
             stop_reason,
             timings: generation.timings,

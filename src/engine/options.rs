@@ -114,6 +114,10 @@ pub struct Stats {
     pub readback_wait_ms: f64,
     /// Mean milliseconds from submitting a burst to having its tokens.
     pub latency_ms: f64,
+    /// Milliseconds the device was busy until it had drawn the first token, where its submits were timed.
+    pub prefill_busy_ms: Option<f64>,
+    /// Milliseconds the device was busy with the tokens after the first, where its submits were timed.
+    pub decode_busy_ms: Option<f64>,
     /// Times the guard tripped.
     pub guard_trips: u64,
     /// Of these, steps done again with a wider limit.

@@ -14,11 +14,13 @@ use super::readback;
 use super::recorder::{Commands, Step};
 use super::sampler::{Bound, Chains, bind, rules};
 use super::sequence::Sequence;
+use super::timing::Timers;
 use super::weights::GpuWeights;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, MAX_GUARDED_LAYERS, Readback, RingCounters, Trip,
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, MAX_GUARDED_LAYERS, Readback, RingCounters, Timing, Trip,
     UNTRIPPED,
 };
+use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Shape};
 use crate::sample::Sampling;
@@ -62,14 +64,15 @@ pub struct GpuBackend {
     prefill: Prefill,
     pub(super) decode: Decode,
     /// Where the host reads a row of logits or an embedding.
-    row_staging: wgpu::Buffer,
+    pub(super) row_staging: wgpu::Buffer,
     pub(super) execution: Execution,
+    pub(super) timers: Timers,
     /// Rows of the last feed; one row is the decode instance's.
     pub(super) fed_rows: usize,
     /// Position of the first of them.
     pub(super) fed_position: usize,
     /// How the device was told to draw.
-    sampling: Option<Sampling>,
+    pub(super) sampling: Option<Sampling>,
     /// The ids that end the row, as the device has them.
     pub(super) stops: Vec<u32>,
     /// Counters when the backend was made.
@@ -109,6 +112,7 @@ impl GpuBackend {
             decode,
             row_staging,
             execution: Execution::default(),
+            timers: Timers::new(gpu),
             fed_rows: 1,
             fed_position: 0,
             sampling: None,
@@ -187,7 +191,7 @@ fn decode_instance(
     let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
     let mut lowering =
         Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
-    let body = lowering.steps(allocator, &plan.body)?;
+    let body = lowering.body(allocator)?;
     let body_ends = lowering.ends();
     let head = lowering.steps(allocator, &plan.head)?;
     let head_ends = lowering.ends();
@@ -215,7 +219,7 @@ fn prefill_instance(
     let tokens = allocator.buffer("tokens", (capacity * 4) as u64, STORAGE);
     let mut lowering =
         Lowering::new(allocator, gpu, plan, weights, sequence, capacity, gpu.matmul_form(), &tokens, &[&plan.body]);
-    let body = lowering.steps(allocator, &plan.body)?;
+    let body = lowering.body(allocator)?;
     let (hidden, ends) = (lowering.buffer(plan.hidden), lowering.ends());
     Ok(Prefill { capacity, tokens, body, hidden, reach: Reach::new(ends, Vec::new(), lowering) })
 }
@@ -260,19 +264,22 @@ impl Backend for GpuBackend {
         write(&self.gpu, target, 0, bytemuck::cast_slice(tokens));
         self.write_history(tokens, position);
         self.write_state(State { limit: self.limit_bits(), ..State::at(position) });
-        let mut commands = self.commands();
+        let mut commands = self.timed_commands(Phase::Prefill);
         commands.record(body, tokens.len() as u32, position);
-        commands.submit();
+        self.submit_alone(commands).await?;
+        if let Some(ledger) = self.timers.ledger() {
+            ledger.add_tokens(Phase::Prefill, tokens.len());
+        }
         self.gpu.check()
     }
 
     async fn head(&mut self, row: usize) -> Result<()> {
-        let mut commands = self.commands();
+        let mut commands = self.timed_commands(Phase::Prefill);
         self.take_row(&mut commands, row)?;
         // Where the guard finds the row, and that it is running.
         self.write_state(State { limit: self.limit_bits(), ..State::at(self.fed_position + row) });
         commands.record(&self.decode.head, 1, 0);
-        commands.submit();
+        self.submit_alone(commands).await?;
         self.gpu.check()
     }
 
@@ -307,6 +314,7 @@ impl Backend for GpuBackend {
             self.sampling = None;
         }
         self.execution = execution;
+        self.timers.set(execution.timing, execution.split_submits);
         self.reset_guard();
         Ok(())
     }
@@ -346,7 +354,43 @@ impl GpuBackend {
         Commands::splitting(&self.gpu, self.execution.split_submits)
     }
 
-    fn reset_guard(&self) {
+    /// Commands that are timed as work of `phase`, where anything is.
+    pub(super) fn timed_commands(&self, phase: Phase) -> Commands {
+        self.commands().watched(self.timers.watch(phase))
+    }
+
+    /// Submits work whose results nobody reads.
+    async fn submit_alone(&mut self, commands: Commands) -> Result<()> {
+        let (_, times) = commands.submit_timed()?;
+        self.timers.keep(times).await
+    }
+
+    /// What was asked to be timed.
+    pub(crate) fn timing(&self) -> Timing {
+        self.timers.timing()
+    }
+
+    /// Whether the device can time anything.
+    pub(crate) fn has_timestamps(&self) -> bool {
+        self.gpu.device().features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// What was timed since the last call or [`GpuBackend::clear_times`].
+    pub(crate) async fn take_ledger(&mut self) -> Result<Ledger> {
+        self.timers.take_ledger().await
+    }
+
+    /// Forgets what was timed.
+    pub(crate) fn clear_times(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Milliseconds the device was busy in `phase`, where submits were timed.
+    pub(crate) fn busy_ms(&self, phase: Phase) -> Option<f64> {
+        self.timers.ledger().and_then(|ledger| ledger.busy_ms(phase))
+    }
+
+    pub(super) fn reset_guard(&self) {
         write(&self.gpu, &self.sequence.tripped, 0, &UNTRIPPED.to_le_bytes());
     }
 

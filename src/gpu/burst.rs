@@ -6,7 +6,9 @@ use super::params::State;
 use super::readback::Reading;
 use super::recorder::Commands;
 use super::ring::Slot;
+use super::timing::{SharedLedger, Times};
 use crate::engine::backend::{Burst, Drawn, First, MAX_STOP_IDS};
+use crate::engine::ledger::Phase;
 use crate::error::{Error, Result};
 
 /// A burst that was submitted. Its tokens are read with [`InFlight::drawn`]; dropping it discards them, and the next burst
@@ -16,6 +18,11 @@ pub struct InFlight {
     // Dropped before the slot, whose buffer it maps.
     reading: Reading,
     _slot: Slot,
+    /// Times of what led to the burst, and its own.
+    times: Vec<Times>,
+    /// Where its tokens are counted, where it is timed.
+    ledger: Option<SharedLedger>,
+    phase: Phase,
 }
 
 impl InFlight {
@@ -25,7 +32,14 @@ impl InFlight {
     /// `Device` where the device failed.
     pub async fn drawn(self) -> Result<Drawn> {
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(&self.reading.finish().await?);
-        Ok(Drawn::from_words(&words))
+        for times in self.times {
+            times.finish().await?;
+        }
+        let drawn = Drawn::from_words(&words);
+        if let Some(ledger) = self.ledger.filter(|_| self.phase == Phase::Decode) {
+            ledger.add_tokens(self.phase, drawn.ids.len());
+        }
+        Ok(drawn)
     }
 }
 
@@ -70,7 +84,8 @@ impl GpuBackend {
         } else {
             self.write_state(state);
         }
-        let mut commands = self.commands();
+        let phase = burst.phase();
+        let mut commands = self.timed_commands(phase);
         self.record_burst(&mut commands, &burst);
         if burst.steps > usize::from(!feeds_first) {
             self.fed_rows = 1;
@@ -78,8 +93,11 @@ impl GpuBackend {
         }
         let first_word = slot.first_word() as u64;
         commands.copy(self.sequence.ring.words(), first_word * 4, slot.staging(), (burst.steps * 4) as u64);
-        let reading = slot.read(&self.gpu, burst.steps, commands.submit())?;
-        Ok(InFlight { reading, _slot: slot })
+        let (submission, own_times) = commands.submit_timed()?;
+        let reading = slot.read(&self.gpu, burst.steps, submission)?;
+        let mut times = self.timers.take_pending();
+        times.extend(own_times);
+        Ok(InFlight { reading, _slot: slot, times, ledger: self.timers.ledger().cloned(), phase })
     }
 
     fn check_burst(&self, burst: &Burst<'_>) -> Result<()> {

@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 
 /// Largest part a buffer of weights or cache is split into, whatever the device allows.
 const MAX_PART: u64 = (1 << 31) - 4096;
+/// What timing needs, asked for where the adapter has it; nothing else depends on it.
+const TIMESTAMPS: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 /// Times `request_adapter` is asked before giving up: a browser's GPU process may still be starting.
 const ADAPTER_TRIES: u32 = if cfg!(target_arch = "wasm32") { 6 } else { 1 };
 
@@ -103,6 +105,7 @@ impl Gpu {
         let (device, queue) = adapter
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("blueshift"),
+                required_features: adapter.features() & TIMESTAMPS,
                 required_limits: required_limits(&adapter.limits()),
                 ..Default::default()
             })

@@ -9,6 +9,7 @@ use super::recorder::{Commands, Draft, Grid, Step};
 use crate::engine::backend::Readback;
 use crate::engine::clock::now_ms;
 use crate::error::Result;
+use crate::plan::Tag;
 
 /// Bytes streamed: more than any cache holds, on an adapter that computes on the processor less.
 const STREAM_BYTES: u64 = 1 << 30;
@@ -16,10 +17,35 @@ const SOFTWARE_STREAM_BYTES: u64 = 64 << 20;
 /// Workgroups of the streaming kernel and lanes in each.
 const GROUPS: u32 = 1024;
 const LANES: u32 = 256;
-/// Work that takes at least this long is timed, so that the latency of reading back does not count.
-const MIN_MS: f64 = 40.0;
-/// Most repetitions in one submit.
-const MAX_REPEATS: usize = 1 << 14;
+const EFFORT: Effort = Effort { min_ms: 40.0, pairs: 5, max_repeats: 1 << 14 };
+
+/// How much is done to measure repeated work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Work that takes at least this long is timed, so that the latency of reading back does not count.
+    pub(super) min_ms: f64,
+    /// Times it is timed.
+    pub(super) pairs: usize,
+    /// Most repetitions in one submit; the second of a pair has twice as many.
+    pub(super) max_repeats: usize,
+}
+
+/// Seconds one of many repetitions takes, where `milliseconds` tells the time of n: the median difference between n and 2n of them.
+/// Where a device's clock changed meanwhile and the difference says nothing, the longer time with its latency stands in.
+pub(super) async fn seconds_each(effort: Effort, milliseconds: impl AsyncFn(usize) -> Result<f64>) -> Result<f64> {
+    let mut n = 1;
+    while 2 * n <= effort.max_repeats && milliseconds(n).await? < effort.min_ms {
+        n *= 2;
+    }
+    let mut pairs = Vec::new();
+    for _ in 0..effort.pairs {
+        pairs.push((milliseconds(n).await?, milliseconds(2 * n).await?));
+    }
+    pairs.sort_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
+    let (once, twice) = pairs[pairs.len() / 2];
+    let ms = if twice > 1.5 * once { twice - once } else { twice / 2.0 };
+    Ok(ms / n as f64 / 1e3)
+}
 
 /// Measures `gpu`: bytes a second, seconds a dispatch.
 pub(super) async fn measure(gpu: &Gpu) -> Result<(f64, f64)> {
@@ -55,12 +81,14 @@ impl<'a> Bench<'a> {
             params: bytemuck::bytes_of(&params::StreamRead { zero: 0, reads }).to_vec(),
             bindings: vec![(2, data), (10, out.clone())],
             grid: Grid::Rows { x: GROUPS },
+            tag: Tag::of("stream_read", ""),
         };
         let empty = Draft {
             kernel: Kernel::Empty,
             params: vec![0; 4],
             bindings: vec![(10, out.clone())],
             grid: Grid::Rows { x: 1 },
+            tag: Tag::of("empty", ""),
         };
         super::buffers::write(gpu, &uniforms, 0, &stream.params);
         allocator.finish().await?;
@@ -68,21 +96,9 @@ impl<'a> Bench<'a> {
         Ok(Bench { gpu, stream, stream_bytes, empty, out, staging })
     }
 
-    /// Seconds one of many repetitions of `step` takes: the median difference between n and 2n of them. Where a device's clock
-    /// changed meanwhile and the difference says nothing, the longer time with its latency stands in.
+    /// Seconds one of many repetitions of `step` takes.
     async fn seconds(&self, step: &Step) -> Result<f64> {
-        let mut n = 1;
-        while n < MAX_REPEATS && self.milliseconds(step, n).await? < MIN_MS {
-            n *= 2;
-        }
-        let mut pairs = Vec::new();
-        for _ in 0..5 {
-            pairs.push((self.milliseconds(step, n).await?, self.milliseconds(step, 2 * n).await?));
-        }
-        pairs.sort_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
-        let (once, twice) = pairs[pairs.len() / 2];
-        let milliseconds = if twice > 1.5 * once { twice - once } else { twice / 2.0 };
-        Ok(milliseconds / n as f64 / 1e3)
+        seconds_each(EFFORT, async |n| self.milliseconds(step, n).await).await
     }
 
     /// Milliseconds from submitting `n` repetitions to having read the result.

@@ -5,6 +5,7 @@
 )]
 
 mod backend;
+mod batches;
 mod buffers;
 mod burst;
 pub mod cases;
@@ -20,6 +21,7 @@ mod sampler;
 pub mod selftest;
 mod sequence;
 mod tally;
+mod timing;
 mod weights;
 mod words;
 

@@ -12,7 +12,7 @@ use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
-use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, WeightId};
+use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
@@ -105,6 +105,8 @@ pub(crate) struct Lowering<'a> {
     drafts: Vec<Draft>,
     /// Where the steps of each operation of the list lowered last end.
     ends: Vec<usize>,
+    /// The operation being lowered.
+    tag: Tag,
 }
 
 /// Chunks of a unit: one while decoding, so that chunks run side by side; a group while prefilling, so that partial
@@ -156,7 +158,8 @@ impl<'a> Lowering<'a> {
         let partials = allocator.buffer("attention partials", bytes, STORAGE);
         let tokens = tokens.clone();
         let (drafts, ends) = (Vec::new(), Vec::new());
-        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts, ends }
+        let tag = Tag::of("", "");
+        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts, ends, tag }
     }
 
     /// The buffer `id`, which some operation uses.
@@ -179,10 +182,20 @@ impl<'a> Lowering<'a> {
         self.buffers
     }
 
-    /// Uploads the parameters and binds everything.
+    /// Steps of operations that belong to no layer: uploads their parameters and binds everything.
     pub(crate) fn steps(&mut self, allocator: &mut Allocator, ops: &[Op]) -> Result<Vec<Step>> {
+        self.bind(allocator, ops, self.plan.tags(ops, false))
+    }
+
+    /// Steps of the plan's body.
+    pub(crate) fn body(&mut self, allocator: &mut Allocator) -> Result<Vec<Step>> {
+        self.bind(allocator, &self.plan.body, self.plan.tags(&self.plan.body, true))
+    }
+
+    fn bind(&mut self, allocator: &mut Allocator, ops: &[Op], tags: Vec<Tag>) -> Result<Vec<Step>> {
         self.ends.clear();
-        for op in ops {
+        for (op, tag) in ops.iter().zip(tags) {
+            self.tag = tag;
             self.lower(op)?;
             self.ends.push(self.drafts.len());
         }
@@ -196,7 +209,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn push<P: Pod>(&mut self, kernel: Kernel, params: P, bindings: Vec<(u32, wgpu::Buffer)>, grid: Grid) {
-        self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid });
+        let tag = Tag { op: kernel.stem(), ..self.tag.clone() };
+        self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid, tag });
     }
 
     fn lower(&mut self, op: &Op) -> Result<()> {
@@ -291,7 +305,10 @@ impl<'a> Lowering<'a> {
             MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
             MatMulForm::Serial => SERIAL_LANES,
         };
+        let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
+        let bytes = self.tag.bytes;
         for part in &matrix.parts {
+            self.tag.bytes = bytes * part.rows as u64 / rows as u64;
             let planes = PlaneParams::of(layout, part);
             let params = params::MatMul {
                 zero: 0,

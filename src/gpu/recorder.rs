@@ -1,10 +1,14 @@
 //! Steps of a plan, ready to be encoded: pipeline, bind group, grid.
 
+use std::sync::Arc;
+
 use super::device::Gpu;
 use super::params::SLOT;
 use super::pipelines::Kernel;
 use super::tally::Tally;
-use crate::plan::PAGE;
+use super::timing::{Times, Watch};
+use crate::error::Result;
+use crate::plan::{PAGE, Tag};
 
 /// Workgroups a dimension may have.
 const MAX_GROUPS: u32 = 65535;
@@ -54,6 +58,8 @@ pub(crate) struct Draft {
     /// Binding numbers and buffers, all but the parameters.
     pub(crate) bindings: Vec<(u32, wgpu::Buffer)>,
     pub(crate) grid: Grid,
+    /// What reports call it.
+    pub(crate) tag: Tag,
 }
 
 /// One dispatch.
@@ -62,6 +68,7 @@ pub(crate) struct Step {
     pipeline: wgpu::ComputePipeline,
     bind_group: wgpu::BindGroup,
     grid: Grid,
+    tag: Arc<Tag>,
 }
 
 impl Step {
@@ -80,7 +87,12 @@ impl Step {
             entries: &entries,
         });
         Tally::add(&gpu.tally().bind_groups_created, 1);
-        Step { pipeline: compiled.pipeline, bind_group, grid: draft.grid }
+        Step { pipeline: compiled.pipeline, bind_group, grid: draft.grid, tag: Arc::new(draft.tag.clone()) }
+    }
+
+    /// What reports call it.
+    pub(crate) fn tag(&self) -> &Arc<Tag> {
+        &self.tag
     }
 }
 
@@ -92,12 +104,14 @@ pub(crate) struct Commands {
     encoder: wgpu::CommandEncoder,
     /// The compute pass that is open, if one is.
     pass: Option<wgpu::ComputePass<'static>>,
+    /// What times it, where something does.
+    watch: Option<Watch>,
 }
 
 impl Commands {
     /// Work for one submit.
     pub(crate) fn new(gpu: &Gpu) -> Self {
-        Commands { gpu: gpu.clone(), split: false, encoder: encoder(gpu), pass: None }
+        Commands { gpu: gpu.clone(), split: false, encoder: encoder(gpu), pass: None, watch: None }
     }
 
     /// The same with a submit for every dispatch, where `split` is set.
@@ -105,16 +119,25 @@ impl Commands {
         Commands { split, ..Self::new(gpu) }
     }
 
+    /// The same, timed.
+    pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
+        Commands { watch, ..self }
+    }
+
     /// Records `steps` for `rows` rows, the first at `position`.
     pub(crate) fn record(&mut self, steps: &[Step], rows: u32, position: usize) {
         for step in steps {
             let [x, y, z] = step.grid.size(rows, position);
-            let pass = self.pass.get_or_insert_with(|| {
-                self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+            let pass = self.pass.get_or_insert_with(|| match &mut self.watch {
+                Some(watch) => watch.begin_pass(&mut self.encoder),
+                None => self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
             });
             pass.set_pipeline(&step.pipeline);
             pass.set_bind_group(0, &step.bind_group, &[]);
             pass.dispatch_workgroups(x, y, z);
+            if self.watch.as_mut().is_some_and(|watch| watch.dispatched(pass, &step.tag)) {
+                self.pass = None;
+            }
             if self.split {
                 self.flush();
             }
@@ -136,11 +159,23 @@ impl Commands {
         self.gpu.queue().submit([recorded.finish()]);
     }
 
-    /// Submits.
+    /// Submits; nothing is timed.
     pub(crate) fn submit(mut self) -> wgpu::SubmissionIndex {
         self.pass = None;
         Tally::add(&self.gpu.tally().submits, 1);
         self.gpu.queue().submit([self.encoder.finish()])
+    }
+
+    /// Submits, and asks for the times where it is timed.
+    ///
+    /// # Errors
+    /// `UnexpectedReadback` where times may not be read, `OutOfDeviceMemory` where there is no room for them.
+    pub(crate) fn submit_timed(mut self) -> Result<(wgpu::SubmissionIndex, Option<Times>)> {
+        self.pass = None;
+        let recorded = self.watch.take().map(|watch| watch.resolve(&mut self.encoder)).transpose()?;
+        let submission = self.submit();
+        let times = recorded.map(|recorded| recorded.read(submission.clone())).transpose()?;
+        Ok((submission, times))
     }
 }
 

@@ -9,6 +9,7 @@ use super::pipelines::Kernel;
 use super::recorder::{Draft, Grid, Step};
 use super::sequence::Sequence;
 use crate::error::Result;
+use crate::plan::Tag;
 use crate::sample::{MAX_BIASES, Sampling, fixed_share, min_p_offset};
 
 /// Logits one workgroup looks at.
@@ -75,7 +76,8 @@ impl Bound<'_> {
 
     fn draft<P: Pod>(&self, kernel: Kernel, params: P, groups: u32, buffers: &[&wgpu::Buffer]) -> Draft {
         let bindings = (1..).zip(buffers).map(|(binding, buffer)| (binding, (*buffer).clone())).collect();
-        Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid: Grid::Rows { x: groups } }
+        let (params, tag) = (bytes_of(&params).to_vec(), Tag::of(kernel.stem(), self.n_vocab.to_string()));
+        Draft { kernel, params, bindings, grid: Grid::Rows { x: groups }, tag }
     }
 
     /// The draw where nothing adjusts or filters.

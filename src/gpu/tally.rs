@@ -13,6 +13,7 @@ pub(crate) struct Tally {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) buffers_created: AtomicU64,
     pub(crate) bind_groups_created: AtomicU64,
+    pub(crate) query_sets_created: AtomicU64,
 }
 
 impl Tally {
@@ -30,6 +31,7 @@ impl Tally {
             bytes_read: self.bytes_read.load(Relaxed),
             buffers_created: self.buffers_created.load(Relaxed),
             bind_groups_created: self.bind_groups_created.load(Relaxed),
+            query_sets_created: self.query_sets_created.load(Relaxed),
         }
     }
 }

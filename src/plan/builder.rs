@@ -1,5 +1,6 @@
 //! Builds a plan: architectures call these in the order of their paper.
 
+use super::label::notes;
 use super::memory::assign_buffers;
 use super::op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
 use super::{KvShape, Plan, RopeTable};
@@ -186,6 +187,7 @@ impl<'a> PlanBuilder<'a> {
             ropes: self.ropes,
             layers: self.layers,
             layer_starts: self.layer_starts,
+            weights: notes(self.weights),
             n_vocab,
         };
         assign_buffers(plan)

@@ -82,6 +82,7 @@ mod tests {
             ropes: Vec::new(),
             layers: Vec::new(),
             layer_starts: Vec::new(),
+            weights: Vec::new(),
             n_vocab: 64,
         };
         let mut fresh = |shape| {

@@ -1,10 +1,12 @@
 //! A model's decode step as data: operations over numbered buffers, built once and interpreted by every backend.
 
 pub mod builder;
+mod label;
 mod memory;
 pub mod op;
 
 pub use builder::PlanBuilder;
+pub use label::{Tag, WeightNote};
 pub use op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
 
 use crate::error::{Error, Result};
@@ -91,6 +93,8 @@ pub struct Plan {
     pub layers: Vec<KvShape>,
     /// Index in `body` of each layer's first operation.
     pub layer_starts: Vec<usize>,
+    /// What reports say of the weights, indexed by `WeightId`.
+    pub weights: Vec<WeightNote>,
     /// Vocabulary size.
     pub n_vocab: usize,
 }

@@ -27,6 +27,15 @@ pub enum Shape {
     },
 }
 
+impl Shape {
+    /// Values a row.
+    pub fn width(self) -> usize {
+        match self {
+            Shape::F32 { width } | Shape::Q8 { width } => width,
+        }
+    }
+}
+
 /// How gate and up are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {

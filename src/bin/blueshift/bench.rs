@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Milliseconds that results are held back, as by a browser that looks for them rarely.
     #[arg(long, default_value_t = 0.0)]
     readback_delay: f64,
+    /// Tell where the time goes, by operation.
+    #[arg(long)]
+    profile: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -42,8 +45,9 @@ pub(crate) fn main(args: Args) -> Result<()> {
     } else {
         load(&args.model)?
     };
-    let Args { pp, tg, depth, reps, flow: FlowArgs { burst, in_flight }, .. } = args;
-    let report = pollster::block_on(engine.bench(BenchOptions { pp, tg, depth, reps, burst, in_flight }))?;
+    let Args { pp, tg, depth, reps, profile, flow: FlowArgs { burst, in_flight }, .. } = args;
+    let options = BenchOptions { pp, tg, depth, reps, burst, in_flight, profile };
+    let report = pollster::block_on(engine.bench(options))?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -70,6 +74,9 @@ fn print(r: &BenchReport) {
         "at most {} steps a submit and {} submits in flight; {:.2} ms from submit to token",
         r.longest_burst, r.deepest, r.latency_ms
     );
+    if let (Some(busy), Some(gap)) = (r.gpu_ms_token, r.gap_ms_token) {
+        println!("the device is busy for {busy:.3} ms a token and does nothing for {gap:.3} ms");
+    }
     println!(
         "floor: {:.1} GB/s, {:.2} µs a dispatch: {:.3} ms a token; reached {:.1} %",
         r.floor.bytes_per_second / 1e9,
@@ -77,4 +84,7 @@ fn print(r: &BenchReport) {
         r.floor_ms_token,
         r.fraction_of_floor * 100.0
     );
+    if let Some(profile) = &r.profile {
+        print!("\n{profile}");
+    }
 }

@@ -144,6 +144,9 @@ pub(crate) struct Args {
     /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
     #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json", allow_negative_numbers = true)]
     logprobs: Option<usize>,
+    /// Generate the answer again to tell where its time goes, by operation.
+    #[arg(long)]
+    profile: bool,
     /// Print one JSON object instead of the text.
     #[arg(long)]
     json: bool,
@@ -201,7 +204,14 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n) };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
-    let answer = answer(&mut engine, &prompt_ids, options, show)?;
+    let answer = answer(&mut engine, &prompt_ids, options.clone(), show)?;
+    let profile = match args.profile {
+        true => {
+            let again = GenerateOptions { max_tokens: answer.ids.len(), ..options };
+            Some(pollster::block_on(engine.profile_answer(&prompt_ids, again))?)
+        }
+        false => None,
+    };
     if args.json {
         let info = engine.info();
         let mut result = json!({
@@ -219,9 +229,15 @@ pub(crate) fn main(args: Args) -> Result<()> {
             let of = |l: &Logprobs| json!({ "logprob": l.chosen, "top": l.top });
             result["logprobs"] = answer.logprobs.iter().map(of).collect();
         }
+        if let Some(profile) = &profile {
+            result["profile"] = serde_json::to_value(profile)?;
+        }
         println!("{result}");
     } else {
         println!();
+        if let Some(profile) = &profile {
+            eprint!("\n{profile}");
+        }
     }
     Ok(())
 }

@@ -61,6 +61,7 @@ impl Bench {
             ropes: Vec::new(),
             layers: Vec::new(),
             layer_starts: Vec::new(),
+            weights: Vec::new(),
             n_vocab: 1,
         };
         Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), form: gpu.matmul_form(), n_weights: 0 }
