@@ -124,7 +124,12 @@ const FAULTS: [Fault; 14] = [
         op: "sample_filter or sample_kept",
         list: List::Sample,
         layer: None,
-        ..fault("sample_kept", "value_of(key) + gumbel_of", "value_of(key) - gumbel_of", "token id, with filters")
+        ..fault(
+            "sample_kept",
+            "value_of(staying[j]) + gumbel_of",
+            "value_of(staying[j]) - gumbel_of",
+            "token id, with filters",
+        )
     },
 ];
 
