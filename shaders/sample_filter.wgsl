@@ -14,6 +14,8 @@ const HALF_BITS: u32 = 13u;
 const MAX_ID_BITS: u32 = 19u;
 const SURPRISE_BITS: u32 = 16u;
 const NO_LIMIT: u32 = 0xffffffffu;
+// Keys that fit in workgroup memory.
+const POOL: u32 = 1024u;
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> rules: Rules;
@@ -34,10 +36,11 @@ struct Cut {
     top: f32,
 }
 
-// Ranks above `rank` stay. At it stay the lowest ids, as many as `missing` of their weights takes.
+// Ranks above `rank` stay. At it stay the lowest ids, as many as `missing` takes of the weight `there`.
 struct Border {
     rank: u32,
     missing: vec2<u32>,
+    there: vec2<u32>,
 }
 
 // Keys above `key` stay, and the `take` lowest ids at it.
@@ -50,11 +53,29 @@ struct Beginning {
 var<workgroup> low: array<atomic<u32>, 256>;
 var<workgroup> high: array<atomic<u32>, 256>;
 var<workgroup> sums: array<vec2<u32>, 256>;
-// The bytes of the border found so far, and what is still to be reached below them.
+// The bytes of the border found so far, what is still to be reached below them, and what ids with these bytes weigh.
 var<workgroup> found: u32;
 var<workgroup> missing: vec2<u32>;
+var<workgroup> there: vec2<u32>;
 // The id after the last that stays at a border.
 var<workgroup> end: u32;
+
+// The keys that top-k left above its border, where they are few; 0 elsewhere.
+var<workgroup> pool: array<u32, POOL>;
+var<workgroup> pooled: atomic<u32>;
+var<private> from_pool: bool;
+
+// How many times four keys there are to look at.
+fn n_fours() -> u32 {
+    return select((params.n_vocab + 3u) / 4u, POOL / 4u, from_pool);
+}
+
+fn four_keys(i: u32) -> vec4<u32> {
+    if from_pool {
+        return vec4<u32>(pool[i * 4u], pool[i * 4u + 1u], pool[i * 4u + 2u], pool[i * 4u + 3u]);
+    }
+    return keys[i];
+}
 
 // Integers of 64 bits: (low, high) words.
 fn add64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
@@ -133,8 +154,8 @@ fn reach(wanted: vec2<u32>, each: u32) -> u32 {
 fn add_weights(lane: u32, cut: Cut, before: Beginning, shift: u32) {
     let known = 0xffffff00u << shift;
     let prefix = found;
-    for (var i = lane; i * 4u < params.n_vocab; i += LANES) {
-        let four = keys[i];
+    for (var i = lane; i < n_fours(); i += LANES) {
+        let four = four_keys(i);
         for (var j = 0u; j < 4u; j += 1u) {
             if four[j] > before.key {
                 let rank = rank_of(cut, four[j]);
@@ -164,6 +185,7 @@ fn border_of(lane: u32, cut: Cut, before: Beginning, digits: u32) -> Border {
     if lane == 0u {
         found = 0u;
         missing = vec2<u32>(cut.count, 0u);
+        there = vec2<u32>(0u);
     }
     for (var digit = 0u; digit < digits; digit += 1u) {
         let shift = 24u - 8u * digit;
@@ -186,10 +208,11 @@ fn border_of(lane: u32, cut: Cut, before: Beginning, digits: u32) -> Border {
         if less64(above, wanted) && (bin == 0u || !less64(reached, wanted)) {
             found |= bin << shift;
             missing = subtract64(wanted, above);
+            there = here;
         }
         workgroupBarrier();
     }
-    let result = Border(found, missing);
+    let result = Border(found, missing, there);
     workgroupBarrier();
     return result;
 }
@@ -197,19 +220,45 @@ fn border_of(lane: u32, cut: Cut, before: Beginning, digits: u32) -> Border {
 // The ids of `cut`, which ranks by key, among those of `before`.
 fn beginning_of(lane: u32, cut: Cut, before: Beginning) -> Beginning {
     let border = border_of(lane, cut, before, 4u);
-    var result = Beginning(border.rank, 0u);
-    if border.rank != 0u {
-        result.take = reach(border.missing, weight_of(cut, border.rank));
+    if border.rank == 0u {
+        return Beginning(0u, 0u);
     }
-    return result;
+    let each = weight_of(cut, border.rank);
+    let take = reach(border.missing, each);
+    // At the border of `before` are ids that it left out.
+    if border.rank == before.key || less64(multiply_wide(take, each), border.there) {
+        return Beginning(border.rank, take);
+    }
+    return Beginning(border.rank - 1u, 0u);
+}
+
+// Fills the pool with the keys above the border of `beginning`.
+fn fill_pool(lane: u32, beginning: Beginning) {
+    for (var i = lane; i < POOL; i += LANES) {
+        pool[i] = 0u;
+    }
+    if lane == 0u {
+        atomicStore(&pooled, 0u);
+    }
+    workgroupBarrier();
+    for (var i = lane; i < n_fours(); i += LANES) {
+        let four = four_keys(i);
+        for (var j = 0u; j < 4u; j += 1u) {
+            if four[j] > beginning.key {
+                pool[atomicAdd(&pooled, 1u)] = four[j];
+            }
+        }
+    }
+    workgroupBarrier();
+    from_pool = true;
 }
 
 // The mean surprise by mass, rounded down.
 fn expected_surprise(lane: u32, before: Beginning, top: f32) -> u32 {
     var total = vec2<u32>(0u);
     var weighted = vec2<u32>(0u);
-    for (var i = lane; i * 4u < params.n_vocab; i += LANES) {
-        let four = keys[i];
+    for (var i = lane; i < n_fours(); i += LANES) {
+        let four = four_keys(i);
         for (var j = 0u; j < 4u; j += 1u) {
             if four[j] > before.key {
                 let m = mass(four[j], top);
@@ -246,12 +295,13 @@ fn tie(cut: Cut, kept: Kept, rank: u32, key: u32, id: u32) -> u32 {
     return weight_of(cut, key);
 }
 
-// The id after the last with which the ties at `border` reach what is missing. The lanes share the ids out in runs, so that the run with
+// The id after the last with which the ties at `border` reach what is missing; any number where all of them stay. The lanes share the ids out in runs, so that the run with
 // that id is found from sums.
 fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
     let n = (params.n_vocab + 3u) / 4u;
     let run = (n + LANES - 1u) / LANES;
-    let run_end = min((lane + 1u) * run, n);
+    let some = any(border.missing != vec2<u32>(0u)) && any(border.missing != border.there);
+    let run_end = select(0u, min((lane + 1u) * run, n), some);
     var own = vec2<u32>(0u);
     for (var i = lane * run; i < run_end; i += 1u) {
         let four = keys[i];
@@ -260,7 +310,7 @@ fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
         }
     }
     if lane == 0u {
-        end = 0u;
+        end = select(0u, NO_LIMIT, all(border.missing == border.there));
     }
     let reached = prefix64(lane, own);
     var sum = subtract64(reached, own);
@@ -295,6 +345,9 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     if rules.top_k > 0u {
         beginning = beginning_of(lane, by_count, beginning);
     }
+    if rules.top_k > 0u && rules.top_k <= POOL && (rules.top_p > 0u || rules.typical_p > 0u) {
+        fill_pool(lane, beginning);
+    }
     if rules.top_p > 0u {
         beginning = beginning_of(lane, Cut(rules.top_p, 0u, false, 0u, top), beginning);
     }
@@ -305,7 +358,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         }
     }
     var kept = Kept(beginning.key, 0u, top_key, 0u, NO_LIMIT, 0u);
-    kept.end = end_of(lane, by_count, kept, Border(beginning.key, vec2<u32>(beginning.take, 0u)));
+    kept.end = end_of(lane, by_count, kept, Border(beginning.key, vec2<u32>(beginning.take, 0u), vec2<u32>(NO_LIMIT)));
     if rules.typical_p > 0u {
         kept.expected = expected_surprise(lane, beginning, top);
         let typical = Cut(rules.typical_p, 0u, true, kept.expected, top);

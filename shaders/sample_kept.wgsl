@@ -21,14 +21,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let first = (group.x * LANES + lane) * 4u;
     let position = state.position + state.fed;
-    let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));
-    var best = vec2<u32>(0u);
+    // Keys of the ids that stay: usually none of the four.
+    var staying = vec4<u32>(0u);
     for (var j = 0u; j < 4u && first + j < params.n_vocab; j += 1u) {
         let key = keys[first + j];
         if key != 0u && stays(border, key, first + j) {
-            let drawn = order_key(value_of(key) + gumbel_of(words[j]));
-            if drawn > best.x {
-                best = vec2<u32>(drawn, first + j);
+            staying[j] = key;
+        }
+    }
+    var best = vec2<u32>(0u);
+    if any(staying != vec4<u32>(0u)) {
+        let words = philox4x32(vec4<u32>(first / 4u, position, DRAW_STREAM, 0u), vec2<u32>(state.seed_low, state.seed_high));
+        for (var j = 0u; j < 4u; j += 1u) {
+            if staying[j] != 0u {
+                let drawn = order_key(value_of(staying[j]) + gumbel_of(words[j]));
+                if drawn > best.x {
+                    best = vec2<u32>(drawn, first + j);
+                }
             }
         }
     }

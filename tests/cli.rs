@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
@@ -24,6 +25,24 @@ fn succeeded(args: &[&str]) -> String {
     let out = blueshift(args);
     assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn debug_compares_operations() {
+    if !common::has_adapter() {
+        return;
+    }
+    let path = model_file("debug");
+    let debug = ["debug", path.to_str().unwrap(), "-p", "Hello", "--raw", "--from", "2"];
+    let text = succeeded(&debug);
+    assert!(text.ends_with("no difference: every bit is equal\n") && text.contains("layer 1 "), "{text}");
+    let report: Value = serde_json::from_str(&succeeded(&[&debug[..], &["--json"]].concat())).unwrap();
+    assert!(report["difference"].is_null());
+    let (ids, phases) = (report["ids"].as_array().unwrap(), report["phases"].as_array().unwrap());
+    let traced: u64 = phases.iter().map(|phase| phase["rows"].as_u64().unwrap()).sum();
+    assert_eq!(traced + report["untraced"].as_u64().unwrap(), ids.len() as u64);
+    assert_eq!(phases.last().unwrap()["kind"], "decode");
+    assert_eq!(phases[0]["layers"].as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -56,6 +75,195 @@ fn run_prints_one_json_object() {
     assert!(!banned["ids"].as_array().unwrap().contains(&answer["ids"][0]));
     let penalised = run(&["--frequency-penalty", "2", "--presence-penalty", "2", "--penalty-window", "16"]);
     assert!(penalised["ids"].is_array());
+}
+
+/// An answer of `run` as JSON.
+fn run_json(path: &str, extra: &[&str]) -> Value {
+    let args = ["run", path, "-p", "Hello", "-n", "12", "--backend", "cpu", "--json"];
+    serde_json::from_str(&succeeded(&[&args[..], extra].concat())).unwrap()
+}
+
+fn ids(answer: &Value) -> Vec<u64> {
+    answer["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn options_out_of_range_are_refused_by_name_and_range() {
+    let path = model_file("ranges");
+    // The status is 2 where the value has no meaning at all, 1 where the engine refuses it.
+    let cases: [(&[&str], i32, &[&str]); 37] = [
+        (&["--temp", "-0.5"], 1, &["temperature", "0 to 100"]),
+        (&["--temp", "100.5"], 1, &["temperature", "0 to 100"]),
+        (&["--temp", "nan"], 1, &["temperature", "0 to 100"]),
+        (&["--temp", "hot"], 2, &["--temp", "hot"]),
+        (&["--seed", "-1"], 2, &["--seed", "-1"]),
+        (&["--seed", "18446744073709551616"], 2, &["--seed", "18446744073709551616"]),
+        (&["--top-k", "-1"], 2, &["--top-k", "-1"]),
+        (&["--top-p", "0"], 1, &["top-p", "above 0, at most 1"]),
+        (&["--top-p", "1.5"], 1, &["top-p", "above 0, at most 1"]),
+        (&["--min-p", "-0.1"], 1, &["min-p", "0 to 1"]),
+        (&["--min-p", "1.1"], 1, &["min-p", "0 to 1"]),
+        (&["--typical-p", "0"], 1, &["typical-p", "above 0, at most 1"]),
+        (&["--typical-p", "-1"], 1, &["typical-p", "above 0, at most 1"]),
+        (&["--typical-p", "inf"], 1, &["typical-p", "above 0, at most 1"]),
+        (&["--repeat-penalty", "0"], 1, &["repeat penalty", "0.01 to 100"]),
+        (&["--repeat-penalty", "101"], 1, &["repeat penalty", "0.01 to 100"]),
+        (&["--frequency-penalty", "-101"], 1, &["frequency penalty", "-100 to 100"]),
+        (&["--presence-penalty", "101"], 1, &["presence penalty", "-100 to 100"]),
+        (&["--penalty-window", "4097"], 1, &["penalty window", "at most 4096"]),
+        (&["--penalty-window", "-1"], 2, &["--penalty-window", "-1"]),
+        (&["--logit-bias", "1=1001"], 1, &["logit bias", "-1000 to 1000"]),
+        (&["--logit-bias", "1=inf"], 1, &["logit bias", "-1000 to 1000"]),
+        (&["--logit-bias", "1"], 2, &["--logit-bias", "ID=VALUE"]),
+        (&["--logit-bias", "99999=1"], 1, &["token id 99999", "the vocabulary of"]),
+        (&["--logit-bias", "1=1", "--logit-bias", "1=2"], 1, &["logit bias", "each token once"]),
+        (&["--stop", ""], 1, &["stop", "non-empty"]),
+        (&["--stop-id", "99999"], 1, &["token id 99999", "the vocabulary of"]),
+        (&["--stop-id", "-1"], 2, &["--stop-id", "-1"]),
+        (&["--logprobs", "21", "--json"], 1, &["top logprobs", "0 to 20"]),
+        (&["--logprobs", "-1", "--json"], 2, &["--logprobs", "-1"]),
+        (&["--logprobs"], 2, &["--json"]),
+        (&["--burst", "0"], 2, &["--burst", "1 to 64"]),
+        (&["--burst", "65"], 2, &["--burst", "1 to 64"]),
+        (&["--in-flight", "0"], 2, &["--in-flight", "1 to 4"]),
+        (&["--in-flight", "5"], 2, &["--in-flight", "1 to 4"]),
+        (&["-n", "0"], 1, &["max tokens", "at least 1"]),
+        (&["--temprature", "1"], 2, &["--temprature", "--temp"]),
+    ];
+    for (options, status, expected) in cases {
+        let args = ["run", path.to_str().unwrap(), "-p", "a", "--raw", "--backend", "cpu"];
+        let out = blueshift(&[&args[..], options].concat());
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{options:?}: {said}");
+        assert!(expected.iter().all(|part| said.contains(part)), "{options:?}: {said}");
+        assert!(out.stdout.is_empty(), "{options:?}");
+    }
+}
+
+#[test]
+fn sampling_options_do_what_they_say() {
+    let path = model_file("sampling");
+    let run = |extra: &[&str]| ids(&run_json(path.to_str().unwrap(), &[&["--raw"], extra].concat()));
+    let greedy = run(&[]);
+    let hot = ["--temp", "3", "--seed", "5"];
+    let drawn = run(&hot);
+    assert_ne!(drawn, greedy);
+    let changes: [&[&str]; 9] = [
+        &["--seed", "6"],
+        &["--temp", "0.5"],
+        &["--top-k", "2"],
+        &["--top-p", "0.05"],
+        &["--min-p", "0.9"],
+        &["--typical-p", "0.05"],
+        &["--repeat-penalty", "0.01"],
+        &["--frequency-penalty", "-90"],
+        &["--presence-penalty", "-90"],
+    ];
+    for options in changes {
+        let kept: Vec<_> = hot.chunks(2).filter(|pair| pair[0] != options[0]).flatten().copied().collect();
+        assert_ne!(run(&[&kept[..], options].concat()), drawn, "{options:?}");
+    }
+    let neutral: [&[&str]; 9] = [
+        &["--top-k", "0"],
+        &["--top-p", "1"],
+        &["--min-p", "0"],
+        &["--typical-p", "1"],
+        &["--repeat-penalty", "1"],
+        &["--frequency-penalty", "0"],
+        &["--presence-penalty", "0"],
+        &["--penalty-window", "7"],
+        &["--burst", "3", "--in-flight", "1"],
+    ];
+    for options in neutral {
+        assert_eq!(run(&[&hot[..], options].concat()), drawn, "{options:?}");
+    }
+    let repelled = ["--presence-penalty", "100"];
+    assert_eq!(run(&[&repelled[..], &["--penalty-window", "0"]].concat()), greedy, "nothing is recent");
+    let mut distinct = run(&[&repelled[..], &["--penalty-window", "4096"]].concat());
+    let n = distinct.len();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), n, "a token came twice although recent ones are far below the others");
+    let forced = run(&["--logit-bias", "7=1000", "--logit-bias", "8=-inf"]);
+    assert_eq!(forced, [7; 12]);
+}
+
+#[test]
+fn logprobs_are_those_of_the_drawn_tokens() {
+    let path = model_file("logprobs");
+    let path = path.to_str().unwrap();
+    let hot = ["--temp", "2", "--seed", "1", "--typical-p", "0.9"];
+    for sampling in [&[][..], &hot] {
+        let plain = run_json(path, sampling);
+        assert!(plain.get("logprobs").is_none());
+        let listed = run_json(path, &[sampling, &["--logprobs", "3"]].concat());
+        let bare = run_json(path, &[sampling, &["--logprobs"]].concat());
+        let drawn = ids(&plain);
+        assert_eq!([ids(&listed), ids(&bare)], [drawn.clone(), drawn.clone()], "{sampling:?}");
+        let entries = |answer: &Value| answer["logprobs"].as_array().unwrap().clone();
+        assert_eq!((entries(&listed).len(), entries(&bare).len()), (drawn.len(), drawn.len()));
+        for ((id, entry), bare) in drawn.iter().zip(entries(&listed)).zip(entries(&bare)) {
+            assert_eq!(bare["top"], serde_json::json!([]));
+            assert_eq!(bare["logprob"], entry["logprob"]);
+            let top: Vec<(u64, f64)> = serde_json::from_value(entry["top"].clone()).unwrap();
+            let own = entry["logprob"].as_f64().unwrap();
+            assert_eq!(top.len(), 3);
+            assert!(top.is_sorted_by(|a, b| a.1 >= b.1), "{entry}");
+            let mass: f64 = top.iter().map(|(_, logprob)| logprob.exp()).sum();
+            assert!(mass > 0.0 && mass <= 1.0 + 1e-6, "{entry}");
+            assert!(own <= top[0].1);
+            if sampling.is_empty() {
+                assert_eq!((*id, own), top[0], "the likeliest is taken");
+            }
+        }
+    }
+}
+
+#[test]
+fn stop_ids_and_stop_strings_end_an_answer() {
+    let path = model_file("stops");
+    let run = |extra: &[&str]| run_json(path.to_str().unwrap(), &[&["--raw"], extra].concat());
+    let whole = run(&[]);
+    let drawn = ids(&whole);
+    let last = drawn[4];
+    let first_met = drawn.iter().position(|id| *id == last).unwrap();
+    for flow in [&[][..], &["--burst", "12"]] {
+        let stopped = run(&[&["--stop-id", "3", "--stop-id", &last.to_string()], flow].concat());
+        assert_eq!(stopped["stop_reason"], "stop_id");
+        assert_eq!(ids(&stopped), drawn[..=first_met]);
+        let text = whole["text"].as_str().unwrap();
+        let (at, _) = text.char_indices().nth(text.chars().count() / 2).unwrap();
+        let end = &text[at..];
+        let cut = run(&[&["--stop", "nowhere in it", "--stop", end], flow].concat());
+        assert_eq!(cut["stop_reason"], "stop_string");
+        assert_eq!(cut["text"].as_str().unwrap(), &text[..text.find(end).unwrap()]);
+    }
+}
+
+#[test]
+fn a_chat_takes_the_same_options_as_a_run() {
+    let path = model_file("chat");
+    let path = path.to_str().unwrap();
+    let chat = |options: &[&str]| {
+        let args = ["chat", path, "-n", "12", "--backend", "cpu"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blueshift"));
+        command.args(args).args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"Hello\n/quit\n").unwrap();
+        let out = child.wait_with_output().unwrap();
+        [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let all = "--temp 1.5 --seed 3 --top-k 200 --top-p 0.9 --min-p 0.001 --typical-p 0.9 --repeat-penalty 1.1 \
+               --frequency-penalty 0.5 --presence-penalty 0.5 --penalty-window 9 --logit-bias 9=2 --stop zz --stop-id 4 \
+               --burst 2 --in-flight 2";
+    for options in ["", all] {
+        let options: Vec<_> = options.split_whitespace().collect();
+        let [shown, said] = chat(&options);
+        assert_eq!(said, "", "{options:?}");
+        assert_eq!(shown, format!("{}\n", run_json(path, &options)["text"].as_str().unwrap()), "{options:?}");
+    }
+    let [_, said] = chat(&["--typical-p", "2"]);
+    assert!(said.contains("typical-p is 2, expected a number above 0, at most 1"), "{said}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod common;
 
-use blueshift::gpu::cases::{run_case_tables, run_random_settings};
-use blueshift::gpu::{Gpu, shader_sources};
+use blueshift::gpu::cases::{CaseResult, run_case_tables, run_random_settings};
+use blueshift::gpu::{Gpu, ShaderPatch, shader_sources};
 
 /// The device; where there is none the test is ignored, but fails under CI.
 fn device() -> Option<Gpu> {
@@ -41,20 +41,60 @@ fn devices_give_the_twins_bits() {
     assert!(failures.is_empty(), "{} of {} cases: {failures:#?}", failures.len(), results.len());
 }
 
-/// Thousands of draws with random settings, on vocabularies from one workgroup's share to the largest in use.
+/// Draws with random settings, for each (vocabulary, rows): how many, and those that are not the twin's.
+fn random_draws(gpu: &Gpu, table: &[(usize, usize)]) -> (usize, Vec<CaseResult>) {
+    let mut results = Vec::new();
+    pollster::block_on(run_random_settings(gpu, table, &mut results)).expect("the device runs every case");
+    let n = results.len();
+    results.retain(|case| !case.equal);
+    (n, results)
+}
+
+/// Thousands of draws, on vocabularies from one workgroup's share to the largest in use.
 #[test]
 fn draws_are_the_twins() {
     let Some(gpu) = device() else { return };
-    let table = [(2, 100), (128, 1500), (1000, 800), (4099, 400), (49152, 48), (151_936, 24), (262_144, 16)];
-    let mut results = Vec::new();
-    pollster::block_on(run_random_settings(&gpu, &table, &mut results)).expect("the device runs every case");
-    assert_eq!(results.len(), 2888);
-    let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
-    assert!(
-        failures.is_empty(),
-        "{} of {} cases: {:#?}",
-        failures.len(),
-        results.len(),
-        &failures[..failures.len().min(5)]
-    );
+    let small = [(2, 200), (128, 4000), (1000, 3000), (4099, 2800)];
+    let large = [(49152, 66), (128_256, 44), (151_936, 11), (262_144, 33)];
+    let (n, failures) = random_draws(&gpu, &[&small[..], &large].concat());
+    assert_eq!(n, 10_154);
+    assert!(failures.is_empty(), "{} of {n} cases: {:#?}", failures.len(), &failures[..failures.len().min(5)]);
+}
+
+/// The table is no use unless it sees a fault in each part of the filters.
+#[test]
+fn faults_in_the_filters_are_found() {
+    if device().is_none() {
+        return;
+    }
+    let faults = [
+        ("sample_adjust", "value > 0.0", "value < 0.0"),
+        ("sample_adjust", "if is_out(logit) ||", "if"),
+        ("sample_filter", "select(0u, fewer + 1u,", "select(0u, fewer,"),
+        ("sample_filter", "flush_small(top + rules.min_p_offset)", "top"),
+        ("sample_filter", "Beginning(least - 1u, 0u)", "Beginning(least, 0u)"),
+        (
+            "sample_filter",
+            "!less64(weighted, times64(total, quotient + bit))",
+            "less64(times64(total, quotient + bit), total)",
+        ),
+        ("sample_filter", "multiply_wide(m, before.take)", "vec2<u32>(m, 0u)"),
+        ("sample_filter", "border.rank == before.key ||", ""),
+        ("sample_filter", "less64(multiply_wide(take, each), border.there)", "false"),
+        ("sample_filter", "rules.top_k <= POOL", "rules.top_k <= 4u * POOL"),
+        ("sample_filter", "&& any(border.missing != border.there)", "&& false"),
+        ("sample_filter", "(cut.typical && !stays(kept, key, id))", "false"),
+        ("sample_filter", "end = i * 4u + j + 1u", "end = i * 4u + j"),
+        ("sample_filter", "upper >> (32u - HALF_BITS)", "0u"),
+        ("sample_kept", "id < kept.end", "id <= kept.end"),
+        ("sample_kept", "distance < kept.distance ||", "distance <= kept.distance ||"),
+        ("sample_kept", "id < kept.distance_end", "false"),
+    ];
+    let unseen = faults.into_iter().filter(|&(stem, from, to)| {
+        let gpu = pollster::block_on(Gpu::open_patched(ShaderPatch { stem, from, to })).expect("a device");
+        // Most are seen early.
+        let tables = [&[(128, 100)][..], &[(4099, 60)], &[(128, 400), (4099, 200)]];
+        tables.iter().all(|table| random_draws(&gpu, table).1.is_empty())
+    });
+    assert_eq!(unseen.collect::<Vec<_>>(), []);
 }

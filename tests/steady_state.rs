@@ -11,9 +11,13 @@ use blueshift::sample::Sampling;
 use pollster::block_on;
 
 fn counters_of_bursts(sampling: Sampling, burst: usize, n_bursts: usize) -> Counters {
+    counters_of(MicroModel::llama(QuantType::Q4_0), sampling, burst, n_bursts)
+}
+
+fn counters_of(model: MicroModel, sampling: Sampling, burst: usize, n_bursts: usize) -> Counters {
     let policy = Some(Policy::fixed(burst, 4));
     let options = GenerateOptions { max_tokens: 1000, sampling, policy, ignore_eos: true, ..Default::default() };
-    let source = Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes());
+    let source = Source::memory("micro", model.bytes());
     let load = LoadOptions { backend: BackendChoice::Wgpu, ..Default::default() };
     let mut engine = block_on(Engine::load(source, load)).unwrap();
     let mut generation = engine.start(&[1, 2, 3], options).unwrap();
@@ -61,4 +65,29 @@ fn adjusting_costs_no_dispatch_and_filtering_two() {
     assert_eq!(dispatches(Sampling { repeat_penalty: 1.1, ..Sampling::new(0.8, 0) }), plain);
     assert_eq!(dispatches(Sampling::GREEDY.suppressing(&[3])), plain);
     assert_eq!(dispatches(Sampling { top_k: 40, top_p: 0.9, ..Sampling::new(0.8, 0) }), plain + 2);
+}
+
+/// A draw with all that can be on takes at most three dispatches more than the largest logit, whatever the vocabulary.
+#[test]
+fn every_filter_together_costs_three_dispatches_at_most() {
+    if !common::has_adapter() {
+        return;
+    }
+    let dispatches = |sampling: Sampling| {
+        let model = MicroModel { vocab: 128_256, n_layers: 1, ..MicroModel::llama(QuantType::Q4_0) };
+        let cost = counters_of(model, sampling, 2, 1);
+        assert_eq!([cost.submits, cost.bytes_read, cost.buffers_created], [1, 2 * 4, 0], "{cost:?}");
+        cost.dispatches / 2
+    };
+    let all = Sampling {
+        top_k: 50,
+        top_p: 0.9,
+        min_p: 0.05,
+        typical_p: 0.9,
+        repeat_penalty: 1.1,
+        presence_penalty: 0.5,
+        biases: vec![(9, 1.0)],
+        ..Sampling::new(0.8, 0)
+    };
+    assert!(dispatches(all.suppressing(&[3])) <= dispatches(Sampling::GREEDY) + 3);
 }

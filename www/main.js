@@ -10,11 +10,16 @@ const DEFAULT_MODEL = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 const ids = [
   'model-name', 'new-chat', 'unload', 'notice', 'picker', 'url-form', 'url', 'drop', 'file', 'loading', 'loading-title',
   'progress', 'progress-text', 'cancel', 'chat', 'messages', 'empty', 'suggestions', 'status', 'composer', 'prompt',
-  'send', 'stop', 'settings', 'temperature', 'temperature-value', 'max-tokens', 'facts', 'tps', 'ttft', 'backend',
-  'adapter', 'selftest', 'profile', 'profile-run', 'profile-copy', 'profile-note', 'profile-table',
+  'send', 'stop', 'settings', 'temperature', 'temperature-value', 'max-tokens', 'top-k', 'top-p', 'min-p', 'typical-p',
+  'repeat-penalty', 'seed', 'profile', 'profile-run', 'profile-copy', 'profile-note', 'profile-table', 'facts', 'tps', 'ttft',
+  'backend', 'adapter', 'selftest',
 ];
 /** What the profile runs: few tokens, so that slow devices end soon. */
 const PROFILED = { promptTokens: 32, tokens: 16 };
+/** Settings by the option that each is; an empty one leaves the option out. */
+const settings = {
+  temperature: 'temperature', topK: 'top-k', topP: 'top-p', minP: 'min-p', typicalP: 'typical-p', repeatPenalty: 'repeat-penalty', seed: 'seed',
+};
 /** The page's elements by id. */
 const ui = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
 const query = new URLSearchParams(location.search);
@@ -121,6 +126,13 @@ function addMessage(role, text) {
   return item;
 }
 
+/** What the settings say; without a seed each answer has another. */
+function chosenSampling() {
+  const given = Object.entries(settings).map(([option, id]) => [option, ui[id].valueAsNumber]);
+  const seed = crypto.getRandomValues(new Uint32Array(1))[0];
+  return { seed, ...Object.fromEntries(given.filter(([, value]) => !Number.isNaN(value))) };
+}
+
 async function send(text) {
   if (model === undefined || running?.busy || text.trim() === '') return;
   const controller = (running = Object.assign(new AbortController(), { busy: true }));
@@ -136,8 +148,7 @@ async function send(text) {
   try {
     const generation = model.generate(chat, {
       maxTokens: Math.max(1, Math.floor(ui['max-tokens'].valueAsNumber) || 512),
-      temperature: ui.temperature.valueAsNumber,
-      seed: crypto.getRandomValues(new Uint32Array(1))[0],
+      ...chosenSampling(),
       signal: controller.signal,
     });
     await stream(generation, answer);

@@ -5,6 +5,14 @@ import { BlueshiftError } from './errors.js';
 /** The engine counts tokens in 32 bits. */
 const MOST_TOKENS = 2 ** 32 - 1;
 
+/** Refuses options that `what` does not have: most often a misspelt name. */
+export function known(what: string, options: unknown, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) throw bad(`the options of ${what}`, options, 'an object');
+  const stranger = Object.keys(options).find((name) => !names.includes(name));
+  if (stranger === undefined) return;
+  throw new BlueshiftError('BadArgument', `${what} has no option ${JSON.stringify(stranger)}, its options are ${names.join(', ')}`);
+}
+
 /** A number of tokens, at least 1. */
 export function count(name: string, value: unknown): number {
   return integer(name, value, 1, MOST_TOKENS);
@@ -20,6 +28,18 @@ export function integer(name: string, value: unknown, least: number, most: numbe
 export function number(name: string, value: unknown, least: number, most: number): number {
   if (isWithin(value, least, most)) return value;
   throw bad(name, value, `a number from ${least} to ${most}`);
+}
+
+/** A share of the probability mass: above 0 and at most 1. */
+export function share(name: string, value: unknown): number {
+  if (isWithin(value, 0, 1) && value > 0) return value;
+  throw bad(name, value, 'a number above 0, at most 1');
+}
+
+/** Yes or no. */
+export function flag(name: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value;
+  throw bad(name, value, 'true or false');
 }
 
 /** A token id; whether the vocabulary has it, the engine finds. */

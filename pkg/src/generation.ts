@@ -2,7 +2,7 @@
 
 import { BlueshiftError } from './errors.js';
 import type { Piece } from './protocol.js';
-import type { GenerationResult } from './types.js';
+import type { GenerationResult, TokenLogprobs } from './types.js';
 
 /**
  * The text of a generation as it arrives. It runs whether or not it is read; leaving a `for await` loop early ends it,
@@ -12,6 +12,7 @@ export class Generation implements AsyncIterableIterator<string> {
   /** The whole result, once the generation has ended by itself. */
   readonly result: Promise<GenerationResult>;
   readonly #ids: number[] = [];
+  readonly #logprobs: TokenLogprobs[] = [];
   readonly #texts: string[] = [];
   readonly #cancel: (reason: unknown) => void;
   #ended: { readonly error?: unknown } | undefined;
@@ -37,6 +38,11 @@ export class Generation implements AsyncIterableIterator<string> {
   /** The token ids generated so far. */
   get ids(): readonly number[] {
     return this.#ids;
+  }
+
+  /** Log-probabilities of the ids generated so far; empty where they were not asked for. */
+  get logprobs(): readonly TokenLogprobs[] {
+    return this.#logprobs;
   }
 
   [Symbol.asyncIterator](): this {
@@ -65,6 +71,7 @@ export class Generation implements AsyncIterableIterator<string> {
   #push(piece: Piece): void {
     if (this.#ended) return;
     this.#ids.push(...piece.ids);
+    this.#logprobs.push(...piece.logprobs);
     if (piece.text !== '') this.#texts.push(piece.text);
     this.#notify();
   }

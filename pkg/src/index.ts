@@ -1,6 +1,6 @@
 /** Runs GGUF language models in the browser. */
 
-import { address, choice, count } from './check.js';
+import { address, choice, count, known } from './check.js';
 import { Connection } from './connection.js';
 import { Model } from './model.js';
 import type { Event } from './protocol.js';
@@ -23,15 +23,26 @@ export type {
   PhaseTime,
   Profile,
   ProfileOptions,
+  Stats,
   StopReason,
   Timings,
+  TokenLogprobs,
 } from './types.js';
+
+/** Every option of `load`. */
+const LOAD_OPTIONS = Object.keys({
+  backend: true,
+  contextLength: true,
+  onProgress: true,
+  signal: true,
+} satisfies Record<keyof LoadOptions, true>);
 
 /**
  * Loads a GGUF file into a worker of its own. An address is read by byte ranges (another origin must allow them with
  * CORS); a `File` or `Blob` is read in slices. The file is never held in memory as a whole.
  */
 export async function load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Model> {
+  known('load', options, LOAD_OPTIONS);
   options.signal?.throwIfAborted();
   const args = {
     source: source instanceof Blob ? source : address(source),

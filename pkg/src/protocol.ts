@@ -1,6 +1,6 @@
 /** The messages between the page and its worker. Every request has an id of its own; replies carry it back. */
 
-import type { Backend, GenerationResult, LoadProgress, Message, ModelInfo, Profile } from './types.js';
+import type { Backend, GenerationResult, LoadProgress, Message, ModelInfo, Profile, TokenLogprobs } from './types.js';
 
 /** What a prompt is made of. */
 export type Prompt = { readonly messages: readonly Message[] } | { readonly text: string };
@@ -13,6 +13,7 @@ export interface EngineOptions {
   readonly topK: number;
   readonly topP: number;
   readonly minP: number;
+  readonly typicalP: number;
   readonly repeatPenalty: number;
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
@@ -20,6 +21,13 @@ export interface EngineOptions {
   readonly logitBias: readonly (readonly [id: number, bias: number])[];
   readonly suppress: readonly number[];
   readonly stop: readonly string[];
+  readonly stopIds: readonly number[];
+  /** How many of the likeliest tokens are listed with each; `null` asks for no log-probabilities. */
+  readonly logprobs: number | null;
+  /** Steps a submit; `null` leaves it to the engine, as it does below. */
+  readonly burst: number | null;
+  /** Submits in flight. */
+  readonly inFlight: number | null;
 }
 
 /** Calls by name: what goes in, and what comes back when it is done. */
@@ -44,6 +52,8 @@ export type Request =
 export interface Piece {
   readonly ids: readonly number[];
   readonly text: string;
+  /** Of each id where they were asked for, else empty. */
+  readonly logprobs: readonly TokenLogprobs[];
 }
 
 /** What arrives between a request and its end. */

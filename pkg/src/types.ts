@@ -61,15 +61,17 @@ export interface GenerateOptions {
   readonly seed?: number;
   /** The likeliest tokens kept in a draw; 0 keeps all, 1 takes the likeliest. Default 0. */
   readonly topK?: number;
-  /** The probability mass kept in a draw, above 0; 1 keeps all. Default 1. */
+  /** The probability mass kept in a draw, above 0 and at most 1; 1 keeps all. Default 1. */
   readonly topP?: number;
-  /** The least probability kept in a draw, relative to the largest one; 0 keeps all. Default 0. */
+  /** The least probability kept in a draw, relative to the largest one, from 0 to 1; 0 keeps all. Default 0. */
   readonly minP?: number;
-  /** Divides the positive and multiplies the negative logits of recent tokens; 1 changes nothing. Default 1. */
+  /** The probability mass kept of the tokens whose surprise is nearest to the expected one, above 0 and at most 1; 1 keeps all. Default 1. */
+  readonly typicalP?: number;
+  /** Divides the positive and multiplies the negative logits of recent tokens, from 0.01 to 100; 1 changes nothing. Default 1. */
   readonly repeatPenalty?: number;
-  /** Subtracted from a logit for each time its token is among the recent ones. Default 0. */
+  /** Subtracted from a logit for each time its token is among the recent ones, from -100 to 100. Default 0. */
   readonly frequencyPenalty?: number;
-  /** Subtracted from the logits of recent tokens. Default 0. */
+  /** Subtracted from the logits of recent tokens, from -100 to 100. Default 0. */
   readonly presencePenalty?: number;
   /** How many tokens, those of the prompt included, are recent; at most 4096. Default 64. */
   readonly penaltyWindow?: number;
@@ -79,6 +81,19 @@ export interface GenerateOptions {
   readonly suppress?: readonly number[];
   /** A text or texts that end the generation, none of them empty; they are not part of the result. */
   readonly stop?: string | readonly string[];
+  /** Token ids that end the generation, besides the model's own end tokens; the one drawn is among the result's ids. */
+  readonly stopIds?: readonly number[];
+  /** Gives the log-probability of each token, at the cost of a round trip to the device for each. Default false. */
+  readonly logprobs?: boolean;
+  /** How many of the likeliest tokens are listed with each token, an integer from 0 to 20. Asks for `logprobs`. Default 0. */
+  readonly topLogprobs?: number;
+  /**
+   * Tokens decoded a submit, an integer from 1 to 64, for measuring: it changes the speed, never a token. Where neither this nor `inFlight` is given
+   * both adapt to the device; where one is, the other is 1 token or 4 submits.
+   */
+  readonly burst?: number;
+  /** Submits in flight, an integer from 1 to 4, for measuring; 1 waits for each before the next. See `burst`. */
+  readonly inFlight?: number;
   /** Takes a string prompt as it is, without the model's chat template. Default false. */
   readonly raw?: boolean;
   /** Aborting ends the generation; the iterator and `result` reject with the signal's reason. */
@@ -177,12 +192,46 @@ export interface Timings {
   readonly decodeMs: number;
 }
 
-/** Why a generation ended: the model's end token, a text of `stop`, `maxTokens`, or a full context. */
-export type StopReason = 'eos' | 'stop_string' | 'max_tokens' | 'context_full';
+/** What the decode pipeline did. A submit decodes one token or several: a burst. */
+export interface Stats {
+  /** Bursts submitted. */
+  readonly bursts: number;
+  /** Of those read, bursts after which another one was in flight already, so that the device did not wait for the page. */
+  readonly overlappedBursts: number;
+  /** Most tokens a burst. */
+  readonly longestBurst: number;
+  /** Most bursts in flight. */
+  readonly deepest: number;
+  /** Tokens decoded past the end, which nobody wanted any more. */
+  readonly discardedSteps: number;
+  /** Time spent recording and submitting. */
+  readonly recordMs: number;
+  /** Time spent waiting for results. */
+  readonly readbackWaitMs: number;
+  /** Mean time from submitting a burst to having its tokens. */
+  readonly latencyMs: number;
+}
+
+/** How likely a token was, before temperature, penalties, biases and filters: natural logarithms of probabilities. */
+export interface TokenLogprobs {
+  readonly id: number;
+  /** Of the token drawn; -Infinity where the probability is 0. */
+  readonly logprob: number;
+  /** The likeliest tokens, as many as `topLogprobs` asks for. */
+  readonly top: readonly (readonly [id: number, logprob: number])[];
+}
+
+/** Why a generation ended: the model's end token, a token of `stopIds`, a text of `stop`, `maxTokens`, or a full context. */
+export type StopReason = 'eos' | 'stop_id' | 'stop_string' | 'max_tokens' | 'context_full';
 
 export interface GenerationResult {
   readonly text: string;
   readonly ids: readonly number[];
   readonly stopReason: StopReason;
   readonly timings: Timings;
+  readonly stats: Stats;
+  /** Of each id, where they were asked for. */
+  readonly logprobs?: readonly TokenLogprobs[];
+  /** Set where the device drew a token that cannot be, so that the rest was drawn on the CPU: what it drew. Such a device computes wrongly. */
+  readonly fallback: string | null;
 }

@@ -2,7 +2,7 @@
 
 import init, { Model } from './wasm/blueshift.js';
 import type { Calls, Event, Piece, Reply, Request } from './protocol.js';
-import type { GenerationResult, LoadProgress, ModelInfo, Profile } from './types.js';
+import type { GenerationResult, LoadProgress, ModelInfo, Profile, TokenLogprobs } from './types.js';
 
 /** What the worker uses of its global scope, which the page's type library does not know. */
 interface Scope {
@@ -13,6 +13,13 @@ interface Scope {
 
 /** What a browser tells of a GPU; each may be empty. */
 type AdapterInfo = Partial<Record<'vendor' | 'architecture' | 'device', string>>;
+
+/** Tokens as the engine gives them. */
+interface EnginePiece {
+  readonly ids: readonly number[];
+  readonly text: string;
+  readonly logprobs?: readonly { readonly logprob: number | null; readonly top: TokenLogprobs['top'] }[];
+}
 
 /** Milliseconds between two progress messages. */
 const PROGRESS_INTERVAL = 50;
@@ -85,14 +92,15 @@ async function generate(
   const model = loaded();
   const generation = model.start(JSON.stringify(prompt), JSON.stringify(options));
   try {
-    const whole = { ids: [] as number[], text: '' };
+    const whole = { ids: [] as number[], text: '', ...(options.logprobs === null ? {} : { logprobs: [] as TokenLogprobs[] }) };
     for (;;) {
       await breathe();
       if (isCancelled()) throw new DOMException('the generation was cancelled', 'AbortError');
       const next = await model.next(generation);
       if (next === undefined) return { ...whole, ...JSON.parse(generation.finish() ?? '{}') };
-      const piece: Piece = JSON.parse(next);
+      const piece = readPiece(next);
       whole.ids.push(...piece.ids);
+      whole.logprobs?.push(...piece.logprobs);
       whole.text += piece.text;
       emit({ piece });
     }
@@ -114,6 +122,20 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 function camelCased(record: Record<string, unknown>): Record<string, unknown> {
   const name = (key: string) => key.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [name(key), value]));
+}
+
+/**
+ * The engine's log-probabilities carry no ids, are absent where not asked for, and are `null` for a probability of 0, whose logarithm JSON lacks.
+ * They are 32-bit numbers in the fewest digits, which rounding makes exact.
+ */
+function readPiece(json: string): Piece {
+  const { ids, text, logprobs = [] } = JSON.parse(json) as EnginePiece;
+  const named = logprobs.map(({ logprob, top }, i) => ({
+    id: ids[i] as number,
+    logprob: Math.fround(logprob ?? -Infinity),
+    top: top.map(([id, logprob]) => [id, Math.fround(logprob)] as const),
+  }));
+  return { ids, text, logprobs: named };
 }
 
 function loaded(): Model {

@@ -14,21 +14,58 @@ struct Partial {
 
 /// Attention of one query head `query [head_dim]` at `position` into `out [head_dim]`.
 pub fn attention(query: &[f32], cache: &LayerCache, heads: Heads, kv_head: usize, position: usize, out: &mut [f32]) {
-    let first_key = heads.window.map_or(0, |window| (position + 1).saturating_sub(window));
+    let first_key = first_visible(heads, position);
     let mut total: Option<Partial> = None;
     let mut group: Option<Partial> = None;
     for chunk in first_key / PAGE..=position / PAGE {
         if chunk % CHUNKS_PER_GROUP == 0 {
             total = merge(total, group.take());
         }
-        let visible = first_key.saturating_sub(chunk * PAGE)..(position + 1 - chunk * PAGE).min(PAGE);
-        group = merge(group, Some(attend_chunk(query, cache.page(kv_head, chunk), visible)));
+        group = merge(group, Some(attend_visible(query, cache, kv_head, chunk, first_key, position)));
     }
     let total = merge(total, group).expect("a row sees at least itself");
     let scale = exact_recip(total.sum);
     for (out, value) in out.iter_mut().zip(&total.values) {
         *out = value * scale;
     }
+}
+
+/// The same before the merge: maximum, sum and weighted values `[2 + head_dim]` of each unit of `chunks_per_unit` chunks that the query
+/// sees, first unit first. A unit's chunks are those of one multiple of `chunks_per_unit`, which divides `CHUNKS_PER_GROUP`.
+pub(crate) fn unit_partials(
+    query: &[f32],
+    cache: &LayerCache,
+    heads: Heads,
+    kv_head: usize,
+    position: usize,
+    chunks_per_unit: usize,
+) -> Vec<Vec<f32>> {
+    let first_key = first_visible(heads, position);
+    let (first_chunk, last_chunk) = (first_key / PAGE, position / PAGE);
+    let unit = |unit: usize| {
+        let chunks = (unit * chunks_per_unit).max(first_chunk)..=((unit + 1) * chunks_per_unit - 1).min(last_chunk);
+        let parts = chunks.map(|chunk| Some(attend_visible(query, cache, kv_head, chunk, first_key, position)));
+        let merged = parts.fold(None, merge);
+        merged.map_or(Vec::new(), |p| [&[p.max, p.sum][..], &p.values].concat())
+    };
+    (first_chunk / chunks_per_unit..=last_chunk / chunks_per_unit).map(unit).collect()
+}
+
+fn first_visible(heads: Heads, position: usize) -> usize {
+    heads.window.map_or(0, |window| (position + 1).saturating_sub(window))
+}
+
+/// The keys of a chunk from `first_key` to `position`.
+fn attend_visible(
+    query: &[f32],
+    cache: &LayerCache,
+    kv_head: usize,
+    chunk: usize,
+    first_key: usize,
+    position: usize,
+) -> Partial {
+    let visible = first_key.saturating_sub(chunk * PAGE)..(position + 1 - chunk * PAGE).min(PAGE);
+    attend_chunk(query, cache.page(kv_head, chunk), visible)
 }
 
 /// Softmax over the visible slots of one page.

@@ -1,5 +1,7 @@
 //! Interprets a plan on the CPU, one sequence.
 
+mod trace;
+
 use std::sync::Arc;
 
 use super::attention::attention;

@@ -29,6 +29,18 @@ impl Q8Rows {
         self.d.len() / self.segments.places().max(1)
     }
 
+    /// As the device keeps them: the integers, four a word, then bits of the scale and sum of each block.
+    pub(crate) fn words(&self) -> Vec<u32> {
+        let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&self.q);
+        words.extend(self.scale_words());
+        words
+    }
+
+    /// Bits of the scale and sum of each block, `[rows, n', 2]`.
+    pub(crate) fn scale_words(&self) -> Vec<u32> {
+        self.d.iter().zip(&self.sum).flat_map(|(d, sum)| [d.to_bits(), *sum as u32]).collect()
+    }
+
     /// Quantises `x [k]` into row `r`.
     pub fn quantise_row(&mut self, r: usize, x: &[f32]) {
         let first = r * self.segments.places();

@@ -1,47 +1,52 @@
-//! How many steps a submit draws and how many submits are in flight, from when bursts were submitted and when they arrived.
+//! How many steps a submit draws and how many submits are in flight, from when bursts are submitted and when they
+//! arrive.
 //!
-//! The device computes bursts one behind the other, `t` ms a step; a burst's tokens are read `R` ms after its work is done,
-//! and the arrival of one lets the next be submitted. With `d` bursts of `b` steps in flight a round trip (submit to
-//! arrival) takes `max(d b t, b t + R)` and yields `d b` tokens, so the device never waits once `(d - 1) b t >= R`. Neither `t`
-//! nor `R` can be seen alone, and a readback may be a poll that delivers at its ticks whatever has finished; so nothing is
-//! modelled. The controller moves on a ladder of rungs, each a burst and a depth, and compares measured rates:
+//! The device computes bursts one behind the other, `t` ms a step. A burst's tokens are read `R` ms after its work is
+//! done, and its arrival lets the next one be submitted. With `d` bursts of `b` steps in flight a round trip (submit
+//! to arrival) takes `max(d b t, b t + R)` and yields `d b` tokens: the device never waits once `(d - 1) b t >= R`.
+//! Neither `t` nor `R` can be seen alone (a round trip times the rate is what is in flight, whatever the cause), and
+//! a readback may be a poll that delivers at its ticks whatever has finished. So nothing is modelled: the controller
+//! moves on a ladder of rungs, each a burst and a depth, and compares measured rates.
 //!
-//! - **Bottom.** Single steps, three in flight, then [`MAX_DEPTH`](FlowControl::adaptive) in flight, then longer bursts. Few tokens in flight are few
-//!   discarded at a stop, and single steps are the smoothest text.
-//! - **Up**, two rungs at a time (bursts double), while the rate grows as it must on a device that waits: by nearly as much as
-//!   the tokens in flight. A rung that pays less, but pays, is kept and is the last: the device is busy. One that does not
-//!   pay is left. Longer bursts are tried only where the round trip is slow at all: below [`SLOW_MS`] single steps are
+//! - **The ladder** starts with single steps, three in flight; then the greatest depth; then longer bursts. Few
+//!   tokens in flight are few discarded at a stop, and single steps are the smoothest text.
+//! - **Up**, the burst doubles as long as it pays; a rung that does not pay is left for the one before. On a device
+//!   that waits the rate grows nearly as much as the tokens in flight: that is seen after one round trip, all else
+//!   after eight. Longer bursts are tried only where round trips are slow at all: under [`SLOW_MS`], single steps are
 //!   faster than anyone reads.
-//! - **The latency target** bounds the time between two arrivals. A rung that exceeds it is left, except where arrivals are
-//!   as rare one rung lower too: then the readback is what they wait for, and a longer burst costs nothing.
-//! - **Down.** A readback that became faster does not show in a busy device's rate, so once in a while one rung lower
-//!   is tried, and kept if it is as fast or if it brings arrivals under the target. Each failure makes the next try rarer.
-//! - **Again**, when the settled rate changes: throttling, a tab in the background, a longer context.
+//! - **The latency target** bounds the mean time between arrivals. A rung that exceeds it is left, except where
+//!   arrivals are as rare at shorter bursts too: then the readback is what they wait for, and a longer burst costs
+//!   nothing.
+//! - **Down.** A readback that became faster does not change a busy device's rate. So once in a while the rung below
+//!   is tried, and kept if it is as fast, and then the rung above. These tries become ever rarer.
+//! - **Again**, when a settled rate changes: throttling, a tab in the background, a longer context.
 //!
-//! A rate is counted from the arrival of the last burst of the rung before over whole round trips (as many arrivals as bursts in flight, or
-//! a multiple), so that clumps of arrivals are counted whole. What precedes the first arrival of a generation, prefill
-//! and first token, is in none.
+//! A rate is counted from the arrival of the last burst of the rung before, over whole round trips: as many arrivals
+//! as bursts in flight, or a multiple, so that clumps of arrivals count whole. Nothing before a generation's first
+//! arrival (prefill, first token) counts.
 
 use std::collections::VecDeque;
 
 /// Round trips under this many milliseconds are no reason for longer bursts.
 const SLOW_MS: f64 = 6.0;
-/// The least gain for which a higher rung is kept.
-const WORTH: f64 = 1.05;
-/// The least share of the lower rung's rate over the higher one's for which the lower one is kept.
-const AS_FAST: f64 = 0.97;
-/// The share of the growth in tokens in flight by which the rate grows on a device that waits; less, and it is busy.
-const WAITING: f64 = 0.8;
+/// The least growth of the rate for which a higher rung is kept.
+const WORTH: f64 = 1.07;
+/// The least share of the higher rung's rate for which a lower one is kept.
+const AS_FAST: f64 = 0.95;
+/// The least growth of the rate, over that of the tokens in flight, that shows at once that the device waits.
+const WAITING: f64 = 0.9;
 /// A settled rate that changes by more than this factor is measured anew.
-const CHANGED: f64 = 1.25;
-/// Round trips of a window that starts a climb.
+const CHANGED: f64 = 1.3;
+/// By how much of the target arrivals may be late in one round trip; in more, less.
+const MARGIN: f64 = 0.25;
+/// Round trips of the very first window.
 const SHORT: usize = 2;
-/// Round trips of a window on which a rung is left or kept for good.
+/// Round trips of all other windows, enough for a poll's clumps to average out.
 const LONG: usize = 8;
-/// Windows between settling and trying a lower rung; four times as many after each failure.
-const FIRST_WAIT: u32 = 2;
+/// Windows between settling and trying the rungs next to it; four times as many after each try.
+const FIRST_WAIT: u32 = 4;
 /// The most windows between two tries.
-const LONGEST_WAIT: u32 = 512;
+const LONGEST_WAIT: u32 = 256;
 
 /// Steps a burst and bursts in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,14 +85,9 @@ struct Window {
 }
 
 impl Window {
-    /// A window that starts with the arrival of the last of `skip` bursts.
-    fn after(skip: usize) -> Self {
-        Window { skip, ..Window::default() }
-    }
-
-    /// A window that starts now.
-    fn from(start_ms: f64) -> Self {
-        Window { start_ms, ..Window::default() }
+    /// A window that starts now, or with the arrival of the last of `skip` bursts.
+    fn new(skip: usize, start_ms: f64) -> Self {
+        Window { skip, start_ms, ..Window::default() }
     }
 
     fn add(&mut self, steps: usize, round_trip_ms: f64, now_ms: f64) {
@@ -101,11 +101,6 @@ impl Window {
         self.round_trips_ms += round_trip_ms;
     }
 
-    /// Whether it spans `round_trips` of `depth` bursts each.
-    fn spans(&self, round_trips: usize, depth: usize) -> bool {
-        self.bursts >= round_trips * depth
-    }
-
     fn measured(&self, now_ms: f64) -> Measured {
         let ms = (now_ms - self.start_ms).max(f64::EPSILON);
         let bursts = self.bursts as f64;
@@ -116,11 +111,11 @@ impl Window {
 /// What the rung in use is for.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// Its rate is not known yet; then a higher one is tried.
-    Measure,
+    /// Its rate is measured over so many round trips; then a higher one is tried.
+    Measure { round_trips: usize },
     /// It is compared with rung `from`, which measured `was`.
     Try { from: usize, was: Measured },
-    /// It stays. `was` is its first window.
+    /// It stays. `was` is its first window, `windows` how many there were since.
     Settled { was: Option<Measured>, windows: u32 },
 }
 
@@ -132,8 +127,10 @@ pub(crate) struct FlowControl {
     target_ms: f64,
     rung: usize,
     phase: Phase,
-    /// Windows between settling and trying a lower rung.
+    /// Windows before the rungs next to a settled one are tried.
     wait: u32,
+    /// Arrivals exceed the target, and shorter bursts did not help.
+    late_anyway: bool,
     window: Window,
     /// When the bursts in flight were submitted, oldest first.
     in_flight: VecDeque<f64>,
@@ -161,19 +158,21 @@ impl FlowControl {
             ladder,
             target_ms,
             rung: 0,
-            phase: Phase::Measure,
+            phase: Phase::Measure { round_trips: SHORT },
             wait: FIRST_WAIT,
-            window: Window::after(1),
+            late_anyway: false,
+            window: Window::new(1, 0.0),
             in_flight: VecDeque::new(),
             started: false,
         }
     }
 
-    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step, awaited alone.
+    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step,
+    /// awaited alone: burst and depth are 1 until it arrives.
     pub(crate) fn begin(&mut self) {
         self.in_flight.clear();
         self.started = false;
-        self.window = Window::after(1);
+        self.window = Window::new(1, 0.0);
     }
 
     /// Steps of the next burst.
@@ -181,7 +180,7 @@ impl FlowControl {
         if self.started { self.ladder[self.rung].burst } else { 1 }
     }
 
-    /// Bursts to have in flight.
+    /// Bursts to have in flight; more may be, just after it fell.
     pub(crate) fn depth(&self) -> usize {
         if self.started { self.ladder[self.rung].depth } else { 1 }
     }
@@ -197,32 +196,40 @@ impl FlowControl {
         self.started = true;
         self.window.add(steps, now_ms - submitted_ms, now_ms);
         let depth = self.depth();
-        let round_trips = if matches!(self.phase, Phase::Measure) { SHORT } else { LONG };
-        if self.window.bursts == depth {
-            self.look(self.window.measured(now_ms), now_ms);
-        } else if self.window.spans(round_trips, depth) {
+        let round_trips = if let Phase::Measure { round_trips } = self.phase { round_trips } else { LONG };
+        if self.window.bursts == round_trips * depth {
             self.judge(self.window.measured(now_ms), now_ms);
+        } else if self.window.bursts > 0 && self.window.bursts.is_multiple_of(depth) {
+            self.look(self.window.measured(now_ms), now_ms);
         }
     }
 
-    /// After the first round trip at a higher rung: goes on at once where the device still waits, ends the try where arrivals are far too rare.
+    /// After each round trip: leaves a rung whose arrivals are far too rare, goes on at once from a higher one on a
+    /// device that clearly waits.
     fn look(&mut self, seen: Measured, now_ms: f64) {
-        let Phase::Try { from, was } = self.phase else { return };
-        if from > self.rung {
-            return;
-        }
-        let far = Measured { spacing_ms: seen.spacing_ms / CHANGED, ..seen };
-        if !self.may_stay(was, far) {
-            self.judge_higher(from, was, seen, now_ms);
-        } else if self.waits(from, was, seen) && self.may_stay(was, seen) {
-            self.climb(seen, now_ms);
+        let round_trips = (self.window.bursts / self.depth()) as f64;
+        let at_least = Measured { spacing_ms: seen.spacing_ms / (1.0 + MARGIN / round_trips), ..seen };
+        match self.phase {
+            Phase::Try { from, was } if from < self.rung => {
+                if !self.may_stay(was, at_least) {
+                    self.judge_higher(from, was, seen, now_ms);
+                } else if self.grew(from, was, seen) >= WAITING && self.may_stay(was, seen) {
+                    self.climb(seen, now_ms);
+                }
+            }
+            Phase::Try { from, was } if self.is_late(at_least) => self.shorten(seen.rate, from, was, now_ms),
+            Phase::Measure { .. } | Phase::Settled { .. } if self.is_late(at_least) => {
+                self.shorten(seen.rate, self.rung, seen, now_ms)
+            }
+            _ => {}
         }
     }
 
     /// Acts on a whole window.
     fn judge(&mut self, seen: Measured, now_ms: f64) {
         match self.phase {
-            Phase::Measure => self.climb(seen, now_ms),
+            Phase::Measure { .. } if self.is_late(seen) => self.shorten(seen.rate, self.rung, seen, now_ms),
+            Phase::Measure { .. } => self.climb(seen, now_ms),
             Phase::Try { from, was } if from < self.rung => self.judge_higher(from, was, seen, now_ms),
             Phase::Try { from, was } => self.judge_lower(from, was, seen, now_ms),
             Phase::Settled { was: None, .. } => self.settle(Some(seen), 0, now_ms),
@@ -234,14 +241,15 @@ impl FlowControl {
         let late = !self.may_stay(was, seen);
         let half_way = from + 1;
         if late && half_way < self.rung {
-            self.try_rung(half_way, from, was);
+            self.try_rung(half_way, from, was, now_ms);
         } else if late || seen.rate < was.rate * WORTH {
-            self.go(from);
+            self.go(from, now_ms);
+            if seen.rate * CHANGED < was.rate {
+                return self.measure(now_ms); // more in flight cannot slow a device down: it changed meanwhile
+            }
             self.phase = Phase::Settled { was: None, windows: 0 };
-        } else if self.waits(from, was, seen) {
-            self.climb(seen, now_ms);
         } else {
-            self.settle(Some(seen), 0, now_ms);
+            self.climb(seen, now_ms);
         }
     }
 
@@ -250,36 +258,51 @@ impl FlowControl {
         if sooner || seen.rate >= was.rate * AS_FAST {
             return self.descend(seen, now_ms);
         }
-        self.wait = (self.wait * 4).min(LONGEST_WAIT);
-        self.go(from);
-        self.phase = Phase::Measure;
+        if seen.round_trip_ms > was.round_trip_ms * CHANGED {
+            return self.measure(now_ms); // shorter bursts cannot take longer: the device changed meanwhile
+        }
+        self.late_anyway = was.spacing_ms > self.target_ms;
+        self.go(from, now_ms);
+        self.measure(now_ms);
     }
 
     /// A settled rung was measured again.
     fn watch(&mut self, was: Measured, seen: Measured, windows: u32, now_ms: f64) {
-        let changed = seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate;
-        if changed {
+        if self.is_late(seen) {
+            self.shorten(seen.rate, self.rung, seen, now_ms);
+        } else if seen.rate > was.rate * CHANGED || seen.rate * CHANGED < was.rate {
             self.wait = FIRST_WAIT;
-        }
-        let late = seen.spacing_ms > self.target_ms && self.wait == FIRST_WAIT;
-        if late || windows >= self.wait {
+            self.late_anyway = false;
+            self.measure(now_ms);
+        } else if windows >= self.wait {
+            self.wait = (self.wait * 4).min(LONGEST_WAIT);
             self.descend(seen, now_ms);
-        } else if changed {
-            self.climb(seen, now_ms);
         } else {
             self.settle(Some(was), windows, now_ms);
         }
     }
 
-    /// Whether the rate grew from rung `from` to this one as on a device that waits.
-    fn waits(&self, from: usize, was: Measured, seen: Measured) -> bool {
-        let promised = self.ladder[self.rung].tokens() / self.ladder[from].tokens();
-        seen.rate >= was.rate * promised * WAITING
+    /// The rate's growth since rung `from`, over the growth of the tokens in flight.
+    fn grew(&self, from: usize, was: Measured, seen: Measured) -> f64 {
+        let more = self.ladder[self.rung].tokens() / self.ladder[from].tokens();
+        seen.rate / (was.rate * more)
     }
 
-    /// Whether a higher rung's arrivals are near enough to each other, `was` being the lower one's.
+    /// Whether a higher rung's arrivals are near enough to each other, or as near as those of the lower one, `was`.
     fn may_stay(&self, was: Measured, seen: Measured) -> bool {
         self.ladder[self.rung].burst == 1 || seen.spacing_ms <= self.target_ms.max(was.spacing_ms * WORTH)
+    }
+
+    /// Whether a shorter burst may bring arrivals under the target.
+    fn is_late(&self, seen: Measured) -> bool {
+        self.ladder[self.rung].burst > 1 && seen.spacing_ms > self.target_ms && !self.late_anyway
+    }
+
+    /// Tries the longest burst that meets the target if the rate stays, in place of rung `from`.
+    fn shorten(&mut self, rate: f64, from: usize, was: Measured, now_ms: f64) {
+        let fits = |rung: &Rung| rung.burst as f64 <= self.target_ms * rate;
+        let rung = self.ladder.iter().rposition(fits).unwrap_or(0).min(self.rung - 1);
+        self.try_rung(rung, from, was, now_ms);
     }
 
     /// Tries a higher rung if there is one and the readback is slow enough for it.
@@ -288,42 +311,45 @@ impl FlowControl {
         let top = self.ladder.len() - 1;
         let deepest = self.ladder[top].depth;
         if self.ladder[rung].depth < deepest {
-            self.try_rung(rung + 1, rung, seen);
+            self.try_rung(rung + 1, rung, seen, now_ms);
         } else if rung < top && seen.round_trip_ms >= SLOW_MS {
             let double = 2 * self.ladder[rung].burst;
             let next = self.ladder.iter().rposition(|r| r.burst <= double).unwrap_or(top);
-            self.try_rung(next.max(rung + 1), rung, seen);
+            self.try_rung(next.max(rung + 1), rung, seen, now_ms);
         } else {
             self.settle(Some(seen), 0, now_ms);
         }
     }
 
-    /// Tries the rung below if there is one.
+    /// Tries the rung below; there is none below the first, so the one above.
     fn descend(&mut self, seen: Measured, now_ms: f64) {
         match self.rung {
-            0 => {
-                self.wait = (self.wait * 4).min(LONGEST_WAIT);
-                self.climb(seen, now_ms);
-            }
-            rung => self.try_rung(rung - 1, rung, seen),
+            0 => self.climb(seen, now_ms),
+            rung => self.try_rung(rung - 1, rung, seen, now_ms),
         }
     }
 
-    fn try_rung(&mut self, rung: usize, from: usize, was: Measured) {
+    fn try_rung(&mut self, rung: usize, from: usize, was: Measured, now_ms: f64) {
         self.phase = Phase::Try { from, was };
-        self.go(rung);
+        self.go(rung, now_ms);
+    }
+
+    /// Starts over at this rung.
+    fn measure(&mut self, now_ms: f64) {
+        self.phase = Phase::Measure { round_trips: LONG };
+        self.go(self.rung, now_ms);
     }
 
     /// Changes rung; what is in flight belongs to the old one.
-    fn go(&mut self, rung: usize) {
+    fn go(&mut self, rung: usize, now_ms: f64) {
         self.rung = rung;
-        self.window = Window::after(self.in_flight.len());
+        self.window = Window::new(self.in_flight.len(), now_ms);
     }
 
     /// Stays at this rung.
     fn settle(&mut self, was: Option<Measured>, windows: u32, now_ms: f64) {
         self.phase = Phase::Settled { was, windows };
-        self.window = Window::from(now_ms);
+        self.window = Window::new(0, now_ms);
     }
 }
 
@@ -338,125 +364,4 @@ fn bursts(capacity: usize) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::micro::rng::Rng;
-
-    /// How tokens come back.
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Readback {
-        /// This many milliseconds after the work is done.
-        After(f64),
-        /// At the next multiple of this many milliseconds.
-        Polled(f64),
-    }
-
-    /// A device, its readback and an engine with a virtual clock.
-    struct Simulator {
-        /// Milliseconds a step.
-        t: f64,
-        readback: Readback,
-        /// Relative: 0.3 spreads times over 70 to 130 %.
-        jitter: f64,
-        rng: Rng,
-        now: f64,
-        device_free: f64,
-        last_arrival: f64,
-        /// Steps and arrival of the bursts in flight.
-        in_flight: VecDeque<(usize, f64)>,
-        flow: FlowControl,
-    }
-
-    /// What a stretch of tokens took.
-    #[derive(Debug, Default)]
-    struct Stretch {
-        tokens: usize,
-        ms: f64,
-        arrivals: usize,
-        changes: usize,
-    }
-
-    impl Stretch {
-        fn rate(&self) -> f64 {
-            self.tokens as f64 / self.ms
-        }
-    }
-
-    impl Simulator {
-        fn new(t: f64, readback: Readback, jitter: f64, seed: u64) -> Self {
-            let flow = FlowControl::adaptive(50.0, 64, 4);
-            let rng = Rng::new(seed, "flow");
-            let (now, device_free, last_arrival) = (0.0, 0.0, 0.0);
-            Simulator { t, readback, jitter, rng, now, device_free, last_arrival, in_flight: VecDeque::new(), flow }
-        }
-
-        fn spread(&mut self) -> f64 {
-            1.0 + self.jitter * f64::from(self.rng.uniform(-1.0, 1.0))
-        }
-
-        fn submit(&mut self) {
-            let steps = self.flow.burst();
-            let done = self.now.max(self.device_free) + steps as f64 * self.t * self.spread();
-            self.device_free = done;
-            let arrival = match self.readback {
-                Readback::After(r) => done + r * self.spread(),
-                Readback::Polled(p) => (done / p).ceil() * p,
-            };
-            self.last_arrival = self.last_arrival.max(arrival);
-            self.in_flight.push_back((steps, self.last_arrival));
-            self.flow.submitted(self.now);
-        }
-
-        /// Draws `tokens` tokens or a few more.
-        fn run(&mut self, tokens: usize) -> Stretch {
-            let mut stretch = Stretch::default();
-            let start = self.now;
-            while stretch.tokens < tokens {
-                while self.in_flight.len() < self.flow.depth() {
-                    self.submit();
-                }
-                let (steps, arrival) = self.in_flight.pop_front().expect("a burst in flight");
-                self.now = arrival;
-                let before = self.flow.rung;
-                self.flow.arrived(steps, self.now);
-                stretch.changes += usize::from(self.flow.rung != before);
-                stretch.tokens += steps;
-                stretch.arrivals += 1;
-            }
-            stretch.ms = self.now - start;
-            stretch
-        }
-    }
-
-    #[test]
-    fn explore() {
-        for polled in [false, true] {
-            for r in [0.1, 2.5, 10.0, 30.0, 100.0] {
-                for t in [0.5, 1.0, 2.0, 5.0, 20.0, 80.0] {
-                    for jitter in [0.0, 0.3] {
-                        let rb = if polled { Readback::Polled(r) } else { Readback::After(r) };
-                        let mut sim = Simulator::new(t, rb, jitter, 1);
-                        let first = sim.run(300);
-                        let b = (sim.flow.burst(), sim.flow.depth());
-                        let next = sim.run(1000);
-                        let b2 = (sim.flow.burst(), sim.flow.depth());
-                        let more = sim.run(20000);
-                        println!(
-                            "{rb:?} t {t} j {jitter}: {:.2} {b:?} ch {} | {:.2} {b2:?} ch {} | {:.2} ({},{}) ch {} space {:.1} {:?}",
-                            first.rate() * t,
-                            first.changes,
-                            next.rate() * t,
-                            next.changes,
-                            more.rate() * t,
-                            sim.flow.burst(),
-                            sim.flow.depth(),
-                            more.changes,
-                            more.ms / more.arrivals as f64,
-                            sim.flow.wait
-                        );
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

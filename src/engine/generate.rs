@@ -49,8 +49,10 @@ pub struct Generation {
     pub(super) stats: Stats,
     pub(super) invalid_draw: Option<InvalidDraw>,
     finish: Option<Finish>,
+    /// The error that the next call gives.
+    pending_error: Option<Error>,
     /// Whether it ended with an error.
-    pub(super) failed: bool,
+    failed: bool,
 }
 
 impl Generation {
@@ -83,19 +85,7 @@ impl Engine {
         policy.check()?;
         let own: &[u32] = if options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
         let stop_ids: BTreeSet<u32> = own.iter().chain(&options.stop_ids).copied().collect();
-        if stop_ids.len() > MAX_STOP_IDS {
-            let found = stop_ids.len().to_string();
-            return Err(Error::BadOption {
-                option: "stop ids",
-                found,
-                expected: "at most 64, the model's own included",
-            });
-        }
-        if stop_ids.is_empty() && options.stop.is_empty() && !options.ignore_eos {
-            let found = "none, and the model has no end token".into();
-            let expected = "a stop id, a stop text, or ignore_eos";
-            return Err(Error::BadOption { option: "stop", found, expected });
-        }
+        check_stops(&options, stop_ids.len())?;
         let biases = options.sampling.biases.iter();
         self.supersede();
         self.backend.configure(policy.execution(false))?;
@@ -125,6 +115,7 @@ impl Engine {
             stats: Stats::default(),
             invalid_draw: None,
             finish: None,
+            pending_error: None,
             failed: false,
             policy,
             options,
@@ -168,7 +159,10 @@ impl Engine {
         }
         // Where this future is dropped at one of its waits the generation cannot go on: what it waited for is lost.
         self.generations += 1;
-        let piece = self.advance(generation).await;
+        let piece = match generation.pending_error.take() {
+            Some(error) => Err(error),
+            None => self.advance(generation).await,
+        };
         self.generations -= 1;
         generation.failed = piece.is_err();
         piece.map(Some)
@@ -277,12 +271,19 @@ impl Engine {
         if generation.finish.is_some() {
             return Ok(piece);
         }
-        if invalid.is_some() || drawn.end == Some(RowEnd::NoCandidate) {
-            self.distrust_device(generation, invalid_id).await?;
+        let recovered = if invalid.is_some() || drawn.end == Some(RowEnd::NoCandidate) {
+            self.distrust_device(generation, invalid_id).await
         } else if drawn.end == Some(RowEnd::Guard) {
-            self.guard_tripped(generation).await?;
+            self.guard_tripped(generation).await
         } else if let Some(end) = drawn.end {
-            return Err(Error::Device { reason: format!("the row ended ({end:?}) although the answer had not") });
+            Err(Error::Device { reason: format!("the row ended ({end:?}) although the answer had not") })
+        } else {
+            Ok(())
+        };
+        match recovered {
+            // What was drawn before is shown first.
+            Err(error) if !piece.ids.is_empty() => generation.pending_error = Some(error),
+            recovered => recovered?,
         }
         Ok(piece)
     }
@@ -355,5 +356,47 @@ impl Engine {
         generation.stats.discarded_steps += self.in_flight.drain(..).map(|flying| flying.steps as u64).sum::<u64>();
         generation.submitted = generation.drawn;
         self.flow.1.begin();
+    }
+}
+
+/// Checks that something can end the answer; `n_stop_ids` counts the model's own.
+fn check_stops(options: &GenerateOptions, n_stop_ids: usize) -> Result<()> {
+    if n_stop_ids > MAX_STOP_IDS {
+        let found = n_stop_ids.to_string();
+        return Err(Error::BadOption { option: "stop ids", found, expected: "at most 64, the model's own included" });
+    }
+    if n_stop_ids == 0 && options.stop.is_empty() && !options.ignore_eos {
+        let found = "none, and the model has no end token".into();
+        return Err(Error::BadOption { option: "stop", found, expected: "a stop id, a stop text, or ignore_eos" });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_nothing_could_end_is_refused() {
+        let options = |stop: &[&str], ignore_eos| GenerateOptions {
+            stop: stop.iter().map(|s| s.to_string()).collect(),
+            ignore_eos,
+            ..Default::default()
+        };
+        let cases = [
+            (options(&[], false), 0, Some("stop")),
+            (options(&[], false), 1, None),
+            (options(&[], true), 0, None),
+            (options(&["x"], false), 0, None),
+            (options(&[], false), 64, None),
+            (options(&["x"], true), 65, Some("stop ids")),
+        ];
+        for (options, n_stop_ids, wanted) in cases {
+            let found = match check_stops(&options, n_stop_ids) {
+                Err(Error::BadOption { option, .. }) => Some(option),
+                _ => None,
+            };
+            assert_eq!(found, wanted, "{n_stop_ids} ids, {options:?}");
+        }
     }
 }

@@ -40,6 +40,8 @@ pub struct LoadOptions {
     pub n_ctx: Option<usize>,
     /// Picks the adapter whose name contains this text.
     pub adapter: Option<String>,
+    /// A device that is open already: it is used, whatever `adapter` says, where the backend may be a GPU.
+    pub gpu: Option<Gpu>,
     /// How to decode, where a request does not say.
     pub policy: Policy,
     /// Called as tensors arrive.
@@ -155,22 +157,25 @@ async fn choose_device(options: &LoadOptions, model: &Model) -> Result<Device> {
     if options.backend == BackendChoice::Cpu {
         return Ok(Device::cpu(None));
     }
-    match tested_gpu(options.adapter.as_deref(), model).await {
+    match tested_gpu(options, model).await {
         Ok((gpu, exact)) => Ok(Device { gpu: Some(gpu), exact, fallback_reason: None }),
         Err(error) if options.backend == BackendChoice::Auto => Ok(Device::cpu(Some(error.to_string()))),
         Err(error) => Err(error),
     }
 }
 
-async fn tested_gpu(adapter: Option<&str>, model: &Model) -> Result<(Gpu, bool)> {
-    let gpu = Gpu::open(adapter).await?;
+async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)> {
+    let gpu = match &options.gpu {
+        Some(gpu) => gpu.clone(),
+        None => Gpu::open(options.adapter.as_deref()).await?,
+    };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
     let exact = selftest::run(&gpu, &kinds).await?.exact;
     Ok((gpu, exact))
 }
 
-fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
+pub(super) fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
     let trained = model.config.n_ctx_train;
     match asked {
         None => Ok(trained.min(DEFAULT_N_CTX)),
@@ -179,7 +184,7 @@ fn context_size(model: &Model, asked: Option<usize>) -> Result<usize> {
     }
 }
 
-fn model_name(file: &GgufFile) -> String {
+pub(super) fn model_name(file: &GgufFile) -> String {
     match file.header.metadata.opt_str("general.name") {
         Ok(Some(name)) => name.to_string(),
         _ => file.sources[0].name().to_string(),

@@ -18,6 +18,7 @@ mod any_backend;
 pub mod backend;
 mod bench;
 pub(crate) mod clock;
+pub mod debug;
 mod floor;
 mod flow;
 mod generate;
@@ -196,6 +197,7 @@ impl Engine {
                 rows.extend(self.backend.read_logits().await?);
             }
         }
+        self.check_guard().await?;
         Ok(rows)
     }
 

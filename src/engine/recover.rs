@@ -1,7 +1,7 @@
 //! What a generation does where the guard tripped or the device drew an id that cannot be.
 
 use super::Engine;
-use super::backend::{Backend, First};
+use super::backend::{Backend, First, Trip};
 use super::generate::Generation;
 use super::options::{InvalidDraw, Piece};
 use super::policy::Reaction;
@@ -18,16 +18,19 @@ impl Engine {
         };
         let window = match generation.policy.guard.map(|guard| guard.reaction) {
             Some(Reaction::Widen { window }) if !trip.not_finite && generation.wide_until.is_none() => window.max(1),
-            _ => {
-                let (layer, position, not_finite) = (trip.layer, trip.position, trip.not_finite);
-                return Err(Error::NotFinite { layer, position, not_finite });
-            }
+            _ => return Err(self.not_finite(trip)),
         };
         generation.stats.widened += 1;
         generation.wide_until = Some(generation.drawn + window);
         self.backend.configure(generation.policy.execution(true))?;
         self.restart(generation);
         Ok(())
+    }
+
+    /// The error of a trip, whose token and those after it leave the sequence.
+    pub(super) fn not_finite(&mut self, trip: Trip) -> Error {
+        self.cached.truncate(trip.position);
+        Error::NotFinite { layer: trip.layer, position: trip.position, not_finite: trip.not_finite }
     }
 
     /// Brings the guard's limit back.
@@ -43,6 +46,7 @@ impl Engine {
         if generation.drawn == 0 {
             self.cached.truncate(generation.timings.cached_tokens);
             generation.prefilled = false;
+            generation.first = First::FromLogits;
         } else {
             generation.first = First::Token(generation.last);
         }
@@ -63,8 +67,7 @@ impl Engine {
         let logits = self.logits_again(generation).await?;
         if let Some(trip) = self.backend.take_trip().await? {
             generation.stats.guard_trips += 1;
-            let (layer, position, not_finite) = (trip.layer, trip.position, trip.not_finite);
-            return Err(Error::NotFinite { layer, position, not_finite });
+            return Err(self.not_finite(trip));
         }
         let position = generation.position();
         let mut history = self.cached.clone();

@@ -2,7 +2,7 @@
 //! made of, with the same bits.
 
 use super::Engine;
-use super::backend::{Backend, Burst, Drawn, First, RowEnd};
+use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, RowEnd};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 
@@ -68,6 +68,13 @@ impl Engine {
         sampling: &Sampling,
         stop_ids: &[u32],
     ) -> Result<Drawn> {
+        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
+        if !(1..=self.policy.ring.steps).contains(&steps) {
+            return bad("burst", steps, "at least 1 and at most the ring's steps");
+        }
+        if stop_ids.len() > MAX_STOP_IDS {
+            return bad("stop ids", stop_ids.len(), "at most 64");
+        }
         self.begin_steps(&[token])?;
         let position = self.cached.len();
         let burst = Burst { first: First::Token(token), position, steps, sampling, stop_ids, left: usize::MAX };
@@ -132,10 +139,7 @@ impl Engine {
                 }
             }
         }
-        if let Err(error) = self.check_guard().await {
-            self.cached.truncate(start);
-            return Err(error);
-        }
+        self.check_guard().await?;
         if pooling == Pooling::Mean {
             let n = tokens.len() as f32;
             return Ok(sum.into_iter().map(|sum| sum / n).collect());
@@ -154,13 +158,10 @@ impl Engine {
         self.backend.configure(self.policy.execution(false))
     }
 
-    async fn check_guard(&mut self) -> Result<()> {
+    pub(super) async fn check_guard(&mut self) -> Result<()> {
         match self.backend.take_trip().await? {
             None => Ok(()),
-            Some(trip) => {
-                let (layer, position, not_finite) = (trip.layer, trip.position, trip.not_finite);
-                Err(Error::NotFinite { layer, position, not_finite })
-            }
+            Some(trip) => Err(self.not_finite(trip)),
         }
     }
 }

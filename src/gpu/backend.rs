@@ -1,5 +1,7 @@
 //! The backend: one sequence of a plan on a device.
 
+mod trace;
+
 use std::sync::Arc;
 
 use super::buffers::{Allocator, STAGING, STORAGE, write};
@@ -22,6 +24,7 @@ use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Shape};
 use crate::sample::Sampling;
+use trace::Reach;
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
 const CHUNK: usize = 256;
@@ -35,6 +38,7 @@ struct Prefill {
     tokens: wgpu::Buffer,
     body: Vec<Step>,
     hidden: PlanBuffer,
+    reach: Reach,
 }
 
 /// The whole plan for one row.
@@ -48,6 +52,7 @@ pub(super) struct Decode {
     logits: PlanBuffer,
     /// Draws that are not plain; made when first asked for.
     chains: Option<Chains>,
+    reach: Reach,
 }
 
 /// A model on a GPU.
@@ -186,15 +191,20 @@ fn decode_instance(
     let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
     let mut lowering =
         Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
+    let body = lowering.body(allocator)?;
+    let body_ends = lowering.ends();
+    let head = lowering.steps(allocator, &plan.head)?;
+    let head_ends = lowering.ends();
     Ok(Decode {
-        body: lowering.body(allocator)?,
-        head: lowering.steps(allocator, &plan.head)?,
+        body,
+        head,
         sample: lowering.steps(allocator, &plan.sample)?,
         embed: lowering.steps(allocator, &plan.embed)?,
         embedding: lowering.buffer(plan.embedding),
         hidden: lowering.buffer(plan.hidden),
         logits: lowering.buffer(plan.logits),
         chains: None,
+        reach: Reach::new(body_ends, head_ends, lowering),
     })
 }
 
@@ -210,7 +220,8 @@ fn prefill_instance(
     let mut lowering =
         Lowering::new(allocator, gpu, plan, weights, sequence, capacity, gpu.matmul_form(), &tokens, &[&plan.body]);
     let body = lowering.body(allocator)?;
-    Ok(Prefill { capacity, tokens, body, hidden: lowering.buffer(plan.hidden) })
+    let (hidden, ends) = (lowering.buffer(plan.hidden), lowering.ends());
+    Ok(Prefill { capacity, tokens, body, hidden, reach: Reach::new(ends, Vec::new(), lowering) })
 }
 
 /// Rows of a prefill chunk: a multiple of the matmul tile, more than one.

@@ -1,5 +1,6 @@
 //! The adapter and the device: how they are asked for, what they allow, how their errors surface.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::pipelines::{MatMulForm, Pipelines, ShaderPatch};
@@ -75,6 +76,8 @@ struct Inner {
     failure: Arc<Mutex<Option<String>>>,
     /// The readbacks that are allowed; `None` allows all.
     readbacks: Mutex<Option<Vec<Readback>>>,
+    /// Bits of the milliseconds that results are held back.
+    readback_delay: AtomicU64,
 }
 
 impl Gpu {
@@ -119,6 +122,7 @@ impl Gpu {
             queue,
             failure,
             readbacks: Mutex::default(),
+            readback_delay: AtomicU64::default(),
         };
         Ok(Gpu { inner: Arc::new(inner) })
     }
@@ -163,6 +167,18 @@ impl Gpu {
     /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
     pub fn restrict_readbacks(&self, allowed: Option<Vec<Readback>>) {
         *self.inner.readbacks.lock().unwrap_or_else(|e| e.into_inner()) = allowed;
+    }
+
+    /// Holds every result back for `milliseconds` after the device has it, as browsers do that look for results rarely: for measuring what
+    /// that costs.
+    pub fn delay_readbacks(&self, milliseconds: f64) {
+        self.inner.readback_delay.store(milliseconds.to_bits(), Relaxed);
+        #[cfg(not(target_arch = "wasm32"))]
+        watch_completions(&self.inner);
+    }
+
+    pub(crate) fn readback_delay_ms(&self) -> f64 {
+        f64::from_bits(self.inner.readback_delay.load(Relaxed))
     }
 
     pub(crate) fn check_readback(&self, purpose: Readback) -> Result<()> {
@@ -216,8 +232,22 @@ async fn default_adapter() -> Result<wgpu::Adapter> {
     Err(Error::NoAdapter { reason })
 }
 
-/// Waits, where there is a browser's timer.
-async fn pause(milliseconds: u32) {
+/// Notices results when they are there, also while nobody waits for them, as long as the device is in use.
+#[cfg(not(target_arch = "wasm32"))]
+fn watch_completions(inner: &Arc<Inner>) {
+    let inner = Arc::downgrade(inner);
+    std::thread::spawn(move || {
+        while let Some(inner) = inner.upgrade() {
+            // A lost device is noticed by those who wait for it.
+            let _ = inner.device.poll(wgpu::PollType::Poll);
+            drop(inner);
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    });
+}
+
+/// Waits.
+pub(crate) async fn pause(milliseconds: u32) {
     #[cfg(target_arch = "wasm32")]
     {
         use wasm_bindgen::{JsCast, JsValue};
@@ -232,7 +262,7 @@ async fn pause(milliseconds: u32) {
         let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
     }
     #[cfg(not(target_arch = "wasm32"))]
-    let _ = milliseconds;
+    std::thread::sleep(std::time::Duration::from_millis(milliseconds.into()));
 }
 
 /// Small limits for what the kernels use, the adapter's own for sizes of buffers.

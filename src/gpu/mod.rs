@@ -24,6 +24,7 @@ mod sequence;
 mod tally;
 mod timing;
 mod weights;
+mod words;
 
 pub use backend::GpuBackend;
 pub use burst::InFlight;

@@ -103,18 +103,20 @@ pub(crate) struct Lowering<'a> {
     /// Attention's partial results, for the widest layer.
     partials: wgpu::Buffer,
     drafts: Vec<Draft>,
+    /// Where the steps of each operation of the list lowered last end.
+    ends: Vec<usize>,
     /// The operation being lowered.
     tag: Tag,
 }
 
 /// Chunks of a unit: one while decoding, so that chunks run side by side; a group while prefilling, so that partial
 /// results stay small.
-fn chunks_per_unit(rows: usize) -> usize {
+pub(super) fn chunks_per_unit(rows: usize) -> usize {
     if rows == 1 { 1 } else { CHUNKS_PER_GROUP }
 }
 
 /// Units a row sees at most.
-fn max_units(window: Option<usize>, rows: usize, n_ctx: usize) -> usize {
+pub(super) fn max_units(window: Option<usize>, rows: usize, n_ctx: usize) -> usize {
     let per_unit = chunks_per_unit(rows);
     let all = visible_units(n_ctx - 1, 0, per_unit);
     // A window may begin and end inside a unit.
@@ -155,13 +157,24 @@ impl<'a> Lowering<'a> {
         let bytes = ops.iter().map(|ops| partials_bytes(ops, rows, sequence.n_ctx)).max().unwrap_or(0);
         let partials = allocator.buffer("attention partials", bytes, STORAGE);
         let tokens = tokens.clone();
+        let (drafts, ends) = (Vec::new(), Vec::new());
         let tag = Tag::of("", "");
-        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts: Vec::new(), tag }
+        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts, ends, tag }
     }
 
     /// The buffer `id`, which some operation uses.
     pub(crate) fn buffer(&self, id: BufferId) -> PlanBuffer {
         self.buffers[id.0 as usize].clone().expect("every buffer of the operations was made")
+    }
+
+    /// Where the steps of each operation of the list lowered last end.
+    pub(crate) fn ends(&self) -> Vec<usize> {
+        self.ends.clone()
+    }
+
+    /// Attention's partial results.
+    pub(crate) fn partials(&self) -> wgpu::Buffer {
+        self.partials.clone()
     }
 
     /// The buffers that were made, by id.
@@ -180,9 +193,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn bind(&mut self, allocator: &mut Allocator, ops: &[Op], tags: Vec<Tag>) -> Result<Vec<Step>> {
+        self.ends.clear();
         for (op, tag) in ops.iter().zip(tags) {
             self.tag = tag;
             self.lower(op)?;
+            self.ends.push(self.drafts.len());
         }
         let drafts = std::mem::take(&mut self.drafts);
         let mut slots = vec![0; drafts.len() * SLOT as usize];

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use super::device::Gpu;
+use super::device::{Gpu, pause};
 use super::tally::Tally;
 use crate::engine::backend::Readback;
+use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 
 /// A result that a callback delivers.
@@ -40,14 +41,18 @@ fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
     (send, receive)
 }
 
+/// When the bytes were there, and whether they are.
+type Mapped = (f64, Result<(), wgpu::BufferAsyncError>);
+
 /// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run.
 pub(crate) struct Reading {
     gpu: Gpu,
+    purpose: Readback,
     staging: wgpu::Buffer,
     bytes: u64,
     /// What fills the staging buffer; `None` waits for everything submitted.
     submission: Option<wgpu::SubmissionIndex>,
-    mapped: Pin<Box<dyn Future<Output = Result<(), wgpu::BufferAsyncError>>>>,
+    mapped: Pin<Box<dyn Future<Output = Mapped>>>,
 }
 
 impl Reading {
@@ -64,9 +69,16 @@ impl Reading {
     ) -> Result<Self> {
         gpu.check_readback(purpose)?;
         let (send, receive) = oneshot();
-        staging.map_async(wgpu::MapMode::Read, ..bytes, send);
+        staging.map_async(wgpu::MapMode::Read, ..bytes, |result| send((now_ms(), result)));
         Tally::add(&gpu.tally().maps, 1);
-        Ok(Reading { gpu: gpu.clone(), staging: staging.clone(), bytes, submission, mapped: Box::pin(receive) })
+        Ok(Reading {
+            gpu: gpu.clone(),
+            purpose,
+            staging: staging.clone(),
+            bytes,
+            submission,
+            mapped: Box::pin(receive),
+        })
     }
 
     /// Waits for the bytes.
@@ -75,7 +87,12 @@ impl Reading {
         let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: None };
         let polled = self.gpu.device().poll(wait);
         polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
-        let mapped = self.mapped.as_mut().await;
+        let (mapped_ms, mapped) = self.mapped.as_mut().await;
+        let delay_ms = mapped_ms + self.gpu.readback_delay_ms() - now_ms();
+        // What a measurement of the device reads comes at once.
+        if delay_ms >= 1.0 && self.purpose != Readback::Test {
+            pause(delay_ms as u32).await;
+        }
         self.gpu.check()?;
         mapped.map_err(unreadable)?;
         let data = self.staging.get_mapped_range(..self.bytes).map_err(unreadable)?.to_vec();

@@ -27,6 +27,15 @@ struct Shared {
     counters: RingCounters,
 }
 
+fn check(size: RingSize, max_binding: u64) -> Result<()> {
+    size.check()?;
+    if words_bytes(size) > max_binding {
+        let found = format!("{} slots of {} steps", size.slots, size.steps);
+        return Err(Error::BadOption { option: "ring", found, expected: "no more bytes than the device can bind" });
+    }
+    Ok(())
+}
+
 /// Bytes of the words of a ring.
 fn words_bytes(size: RingSize) -> u64 {
     (size.slots * size.steps * 4) as u64
@@ -38,11 +47,7 @@ impl Ring {
     /// # Errors
     /// `BadOption` where a size is outside its range or exceeds what the device can bind.
     pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, size: RingSize) -> Result<Self> {
-        size.check()?;
-        if words_bytes(size) > gpu.max_binding() {
-            let found = format!("{} slots of {} steps", size.slots, size.steps);
-            return Err(Error::BadOption { option: "ring", found, expected: "no more bytes than the device can bind" });
-        }
+        check(size, gpu.max_binding())?;
         let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", (size.steps * 4) as u64, STAGING));
         let shared = Shared { in_flight: vec![false; size.slots], counters: RingCounters::default() };
         Ok(Ring {
@@ -143,4 +148,30 @@ impl Drop for Slot {
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_checked_against_ranges_and_the_device() {
+        let size = |slots, steps| RingSize { slots, steps };
+        let cases = [
+            (size(1, 1), 4, None),
+            (size(16, 256), 1 << 30, None),
+            (size(0, 1), 1 << 30, Some("ring slots")),
+            (size(17, 1), 1 << 30, Some("ring slots")),
+            (size(1, 0), 1 << 30, Some("ring steps")),
+            (size(1, 257), 1 << 30, Some("ring steps")),
+            (size(4, 64), 1023, Some("ring")),
+        ];
+        for (size, max_binding, wanted) in cases {
+            let found = match check(size, max_binding) {
+                Err(Error::BadOption { option, .. }) => Some(option),
+                _ => None,
+            };
+            assert_eq!(found, wanted, "{size:?} of {max_binding} bytes");
+        }
+    }
 }

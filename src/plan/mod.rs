@@ -56,6 +56,18 @@ impl KvShape {
     }
 }
 
+/// One of a plan's lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum List {
+    /// Token ids to hidden states.
+    Body,
+    /// Hidden state to logits.
+    Head,
+    /// Logits to the next token.
+    Sample,
+}
+
 /// A model's step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -88,6 +100,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The operations of a list.
+    pub fn list(&self, list: List) -> &[Op] {
+        match list {
+            List::Body => &self.body,
+            List::Head => &self.head,
+            List::Sample => &self.sample,
+        }
+    }
+
     /// The shape of a buffer.
     pub fn shape(&self, id: BufferId) -> Shape {
         self.buffers[id.0 as usize]

@@ -158,6 +158,29 @@ pub enum Op {
 }
 
 impl Op {
+    /// The stem of its files.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::MatMul { .. } => "matmul",
+            Op::RopeAppend { .. } => "rope_append",
+            Op::Attention { .. } => "attention",
+            Op::GatedActivation { .. } => "gated_activation",
+            Op::Sample { .. } => "sample",
+        }
+    }
+
+    /// The buffer written; `None` for the sampler, which writes the sequence's state.
+    pub fn out(&self) -> Option<BufferId> {
+        match *self {
+            Op::Embed { out, .. } | Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => Some(out),
+            Op::RopeAppend { qkv, .. } => Some(qkv),
+            Op::Attention { out, .. } | Op::GatedActivation { out, .. } => Some(out),
+            Op::Sample { .. } => None,
+        }
+    }
+
     /// Weights read.
     pub fn weights(&self) -> Vec<WeightId> {
         match *self {

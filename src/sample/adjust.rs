@@ -1,6 +1,9 @@
 //! Bans, biases, penalties and temperature.
 
+use std::collections::BTreeMap;
+
 use super::Sampling;
+use super::candidates::Candidate;
 use crate::numerics::{flush_small, guard};
 
 /// 2^64: larger magnitudes count as this.
@@ -12,24 +15,32 @@ pub(super) fn usable(logit: f32) -> Option<f32> {
     (!out).then(|| logit.clamp(-LARGEST, LARGEST))
 }
 
-/// Ids of biases and history are below `n_vocab`. Gives `[n_vocab]` values, `None` for ids that cannot be drawn: banned ones, and those whose logit is NaN or -infinity.
-pub(super) fn adjusted(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Option<f32>> {
-    let mut biases = vec![0.0; logits.len()];
+/// The ids that can be drawn, ascending, with their values. Ids of biases and history are below `n_vocab`; banned ids, and those whose logit is NaN
+/// or -infinity, are left out.
+pub(super) fn adjusted<'a>(
+    logits: &'a [f32],
+    sampling: &'a Sampling,
+    history: &[u32],
+) -> impl Iterator<Item = Candidate> + use<'a> {
+    // A bias and a number of occurrences for the few ids that have them.
+    let mut changes: BTreeMap<u32, (f32, u32)> = BTreeMap::new();
     for &(id, bias) in &sampling.biases {
-        biases[id as usize] = bias;
+        changes.entry(id).or_default().0 = bias;
     }
-    let mut counts = vec![0; logits.len()];
     for id in &history[history.len().saturating_sub(sampling.effective_window())..] {
-        counts[*id as usize] += 1;
+        changes.entry(*id).or_default().1 += 1;
     }
+    let mut changes = changes.into_iter().peekable();
     let factor = sampling.inverse_temperature().unwrap_or(1.0);
-    let value = |((logit, bias), count): ((&f32, f32), u32)| {
+    let value = move |(id, logit): (u32, &f32)| {
+        let change = changes.next_if(|(changed, _)| *changed == id);
+        let (bias, count) = change.map_or((0.0, 0), |(_, change)| change);
         let logit = usable(*logit).filter(|_| bias != f32::NEG_INFINITY)?;
         let biased = logit + bias;
         let punished = if count > 0 { punish(biased, count, sampling) } else { biased };
-        Some(flush_small(guard(punished * factor)))
+        Some(Candidate { id, value: flush_small(guard(punished * factor)) })
     };
-    logits.iter().zip(biases).zip(counts).map(value).collect()
+    (0..).zip(logits).filter_map(value)
 }
 
 /// The value of an id that stands `count` times in the window.

@@ -29,29 +29,40 @@ pub const DRAW_STREAM: u32 = 0;
 /// Draws the token at `position`; `history` holds the tokens before it, the last one last (only as many as penalties look at matter).
 /// Ties go to the lowest id. `None` where no id can be drawn: each is banned, or its logit is NaN or -infinity.
 pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32]) -> Option<u32> {
-    pick(kept(logits, sampling, history), sampling, noise::words(sampling.seed, position))
+    let word = noise::words(sampling.seed, position);
+    if sampling.filters() {
+        pick(kept(logits, sampling, history), sampling, word)
+    } else {
+        pick(adjust::adjusted(logits, sampling, history), sampling, word)
+    }
 }
 
-/// The ids that may be drawn, in any order.
+/// The ids that the filters leave, in any order.
 fn kept(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Candidate> {
-    let mut candidates = candidates::of(&adjust::adjusted(logits, sampling, history));
-    if sampling.filters() {
-        top_k::keep(&mut candidates, sampling.top_k);
-        candidates::sort(&mut candidates);
-        top_p::keep(&mut candidates, sampling.top_p);
-        min_p::keep(&mut candidates, sampling.min_p);
-        typical_p::keep(&mut candidates, sampling.typical_p);
-    }
+    let mut candidates = adjust::adjusted(logits, sampling, history).collect();
+    top_k::keep(&mut candidates, sampling.top_k);
+    candidates::sort(&mut candidates);
+    top_p::keep(&mut candidates, sampling.top_p);
+    min_p::keep(&mut candidates, sampling.min_p);
+    typical_p::keep(&mut candidates, sampling.typical_p);
     candidates
 }
 
 /// The first by the order of values, to which a draw adds the noise of each id's random word.
-fn pick(candidates: Vec<Candidate>, sampling: &Sampling, mut word: impl FnMut(u32) -> u32) -> Option<u32> {
-    let drawn = |c: Candidate| match sampling.is_greedy() {
-        true => c,
-        false => Candidate { value: c.value + gumbel_of(word(c.id)), ..c },
-    };
-    candidates.into_iter().map(drawn).min_by(candidates::order).map(|c| c.id)
+fn pick(
+    candidates: impl IntoIterator<Item = Candidate>,
+    sampling: &Sampling,
+    mut word: impl FnMut(u32) -> u32,
+) -> Option<u32> {
+    let is_greedy = sampling.is_greedy();
+    let mut best: Option<(u32, u32)> = None;
+    for Candidate { id, value } in candidates {
+        let key = order_key(if is_greedy { value } else { value + gumbel_of(word(id)) });
+        if best.is_none_or(|(best_key, best_id)| key > best_key || (key == best_key && id < best_id)) {
+            best = Some((key, id));
+        }
+    }
+    best.map(|(_, id)| id)
 }
 
 #[cfg(test)]

@@ -93,8 +93,8 @@ impl Model {
         self.engine.raw_prompt(text)
     }
 
-    /// Begins a generation. `prompt` is `{messages}` or `{text}`, `options` is `{maxTokens, temperature, seed, stop}`,
-    /// both as JSON.
+    /// Begins a generation. `prompt` is `{messages}` or `{text}`, `options` all of the package's
+    /// `EngineOptions`, both as JSON.
     ///
     /// # Errors
     /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
@@ -108,7 +108,7 @@ impl Model {
         Ok(Generation { inner })
     }
 
-    /// The next tokens as `{ids, text}` in JSON, or `undefined` at the end.
+    /// The next tokens as `{ids, text, logprobs}` in JSON, the last where asked for, or `undefined` at the end.
     ///
     /// # Errors
     /// Where the device fails.
@@ -126,7 +126,7 @@ pub struct Generation {
 
 #[wasm_bindgen]
 impl Generation {
-    /// Why it ended and where the time went, `{stopReason, timings}` as JSON, or `undefined` before its end.
+    /// How it ended, `{stopReason, timings, stats, fallback}` as JSON, or `undefined` before its end.
     pub fn finish(&self) -> Option<String> {
         self.inner.finish().map(|finish| json::write(&json::Finish::from(finish)))
     }

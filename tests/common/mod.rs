@@ -4,6 +4,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use blueshift::engine::{BackendChoice, Engine, Finish, GenerateOptions, LoadOptions};
+use blueshift::gguf::Source;
+
 /// Says on the terminal, past the test runner's capture, that something is not tested here; under CI that is a failure.
 pub(crate) fn ignored(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
@@ -38,4 +41,51 @@ pub(crate) fn has_adapter() -> bool {
         ignored("no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
     }
     found
+}
+
+/// A model on every backend there is, the CPU first.
+pub(crate) fn engines(name: &str, bytes: &[u8], n_ctx: usize) -> Vec<Engine> {
+    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    let present = choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || has_adapter());
+    let load = |backend| {
+        let source = Source::memory(name, bytes.to_vec());
+        let options = LoadOptions { backend, n_ctx: Some(n_ctx), ..Default::default() };
+        pollster::block_on(Engine::load(source, options)).expect("the model loads")
+    };
+    present.map(load).collect()
+}
+
+/// An answer as a whole.
+pub(crate) struct Answer {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) text: String,
+    pub(crate) finish: Finish,
+}
+
+/// Generates to the end.
+pub(crate) fn answer(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> blueshift::Result<Answer> {
+    let mut generation = engine.start(prompt, options)?;
+    let (mut ids, mut text) = (Vec::new(), String::new());
+    while let Some(piece) = pollster::block_on(engine.next(&mut generation))? {
+        ids.extend(piece.ids);
+        text.push_str(&piece.text);
+    }
+    Ok(Answer { ids, text, finish: generation.finish().expect("it has ended").clone() })
+}
+
+/// Ids that look random and are inside the vocabulary.
+pub(crate) fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
+}
+
+/// A GGUF file in which every value of an f32 tensor is `value`.
+pub(crate) fn with_tensor_of(name: &str, value: f32, mut bytes: Vec<u8>) -> Vec<u8> {
+    let file = pollster::block_on(blueshift::gguf::open(Source::memory("micro", bytes.clone()))).expect("a GGUF file");
+    let tensor = file.header.tensor(name).unwrap_or_else(|| panic!("{name} is in the file"));
+    let start = tensor.offset as usize;
+    let end = start + tensor.bytes as usize;
+    for four in bytes[start..end].chunks_exact_mut(4) {
+        four.copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
 }

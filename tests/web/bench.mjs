@@ -1,5 +1,6 @@
 // Measures a model in a headless Chromium, in a worker as the npm package's engine is. Prints the JSON of `blueshift bench`.
-//   node tests/web/bench.mjs [--model FILE] [--adapter hw|sw] [--backend wgpu|cpu] [--pp N] [--tg N] [--depth N] [--reps N] [--burst N] [--ctx N] [--profile]
+//   node tests/web/bench.mjs [--model FILE] [--adapter hw|sw] [--backend wgpu|cpu] [--pp N] [--tg N] [--depth N] [--reps N]
+//     [--burst N] [--in-flight N] [--ctx N] [--profile]
 // FILE lies in the folder of models. Environment: as run.mjs.
 
 import { parseArgs } from 'node:util';
@@ -8,7 +9,7 @@ import { launch, waitForAdapter } from './browser.mjs';
 import { smollm2 } from './places.mjs';
 import { startServer } from './server.mjs';
 
-const text = (value) => ({ type: 'string', default: value });
+const text = (value) => ({ type: 'string', ...(value === undefined ? {} : { default: value }) });
 const { values } = parseArgs({
   options: {
     model: text(smollm2),
@@ -18,18 +19,20 @@ const { values } = parseArgs({
     tg: text('128'),
     depth: text('0'),
     reps: text('5'),
-    burst: text('16'),
+    burst: text(undefined),
+    'in-flight': text(undefined),
     ctx: text('4096'),
     profile: { type: 'boolean', default: false },
   },
 });
-const number = (name) => Number.parseInt(values[name], 10);
+const number = (name) => (values[name] === undefined ? null : Number.parseInt(values[name], 10));
 const request = {
   url: `models/${values.model}`,
   load: { backend: values.backend, contextLength: number('ctx') },
   bench: {
     ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
     profile: values.profile,
+    in_flight: number('in-flight'),
   },
 };
 

@@ -1,17 +1,20 @@
 // The npm package's API in a browser, on the CPU backend.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { PATIENCE, withBrowser } from './browser.mjs';
-import { smollm2 } from './places.mjs';
+import { PATIENCE, waitForAdapter, withBrowser } from './browser.mjs';
+import { commandLine, dist, models, smollm2 } from './places.mjs';
 
 const browser = withBrowser();
 
-/** Runs `body` in a fresh page as the body of an async function of (blueshift, url). */
-async function inPage(body) {
+/** Runs `body` in a fresh page, once it is ready, as the body of an async function of (blueshift, url). */
+async function inPage(body, ready) {
   const page = await browser.open('blank');
   try {
+    await ready?.(page);
     return await page.evaluate(body, `${browser.address}models/${smollm2}`);
   } finally {
     await page.close();
@@ -30,8 +33,8 @@ function script(body) {
 }
 
 /** Runs a script, given as text, with the model's address. */
-function evaluate(body) {
-  return inPage(new Function('url', `return ${script(body)}(url)`));
+function evaluate(body, ready) {
+  return inPage(new Function('url', `return ${script(body)}(url)`), ready);
 }
 
 const options = { timeout: PATIENCE };
@@ -75,7 +78,7 @@ for (const backend of ['cpu', 'wgpu']) {
       const model = await blueshift.load(url, { backend: '${backend}', contextLength: 64 });
       const profile = await model.profile({ promptTokens: 4, tokens: 3 });
       const { text } = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
-      const refused = await Promise.all([{ tokens: 1 }, { promptTokens: 0 }, { tokens: 1.5 }].map((o) => outcome(model.profile(o))));
+      const refused = await Promise.all([{ tokens: 1 }, { promptTokens: 0 }, { tokens: 1.5 }, { nTokens: 3 }].map((o) => outcome(model.profile(o))));
       return { profile, text, refused, aborted: await outcome(model.profile({ signal: AbortSignal.abort() })) };
     `);
     const { profile } = got;
@@ -93,7 +96,69 @@ for (const backend of ['cpu', 'wgpu']) {
     const sum = profile.ops.reduce((sum, op) => sum + op.totalMs, 0);
     assert.ok(Math.abs(sum - profile.sumOfOpsMs) <= 1e-6 * sum, `${sum} is not ${profile.sumOfOpsMs}`);
     assert.equal(got.text, ' Paris');
-    assert.deepEqual([got.refused, got.aborted], [Array(3).fill('BadArgument'), 'AbortError']);
+    assert.deepEqual([got.refused, got.aborted], [Array(4).fill('BadArgument'), 'AbortError']);
+  });
+}
+
+const PROMPT = 'The capital of France is';
+
+/** What the command line answers on its CPU backend. */
+function reference(nTokens, args) {
+  const common = ['run', join(models, smollm2), '-p', PROMPT, '--raw', '-n', String(nTokens), '--backend', 'cpu', '--json'];
+  return JSON.parse(execFileSync(commandLine, [...common, ...args], { encoding: 'utf8' }).trim().split('\n').at(-1));
+}
+
+/** Options of a generation, the same ones of the command line, and what else holds for its result. */
+const samplings = [
+  [{ temperature: 0.9, seed: 7, typicalP: 0.3 }, ['--temp', '0.9', '--seed', '7', '--typical-p', '0.3'], () => {}],
+  [{}, [], () => {}],
+  [
+    { temperature: 1.3, seed: 2 ** 40, topK: 60, topP: 0.9, minP: 0.001, repeatPenalty: 1.2, frequencyPenalty: 0.3, presencePenalty: 0.2, penaltyWindow: 9 },
+    ['--temp', '1.3', '--seed', String(2 ** 40), '--top-k', '60', '--top-p', '0.9', '--min-p', '0.001', '--repeat-penalty', '1.2'].concat(
+      ['--frequency-penalty', '0.3', '--presence-penalty', '0.2', '--penalty-window', '9'],
+    ),
+    () => {},
+  ],
+  [{ stopIds: [198], burst: 2, inFlight: 2 }, ['--stop-id', '198'], ({ stats }) => assert.equal(stats.longestBurst, 2)],
+  [{ stop: ['States', ' United S'] }, ['--stop', 'States', '--stop', ' United S'], ({ stopReason }) => assert.equal(stopReason, 'stop_string')],
+];
+
+for (const [backend, maxTokens, tried] of [['cpu', 8, samplings], ['wgpu', 3, samplings.slice(0, 1)]]) {
+  test(`draws, log-probabilities and stops on ${backend} are those of the command line`, options, async () => {
+    const common = { raw: true, maxTokens };
+    const got = await evaluate(
+      `
+      const model = await blueshift.load(url, { backend: '${backend}' });
+      const results = [];
+      for (const sampling of ${JSON.stringify(tried.map(([sampling]) => ({ ...common, ...sampling })))}) {
+        const plain = await model.generate('${PROMPT}', sampling).result;
+        const generation = model.generate('${PROMPT}', { topLogprobs: 3, ...sampling });
+        const seen = [];
+        for await (const _ of generation) seen.push(generation.ids.length === generation.logprobs.length);
+        results.push({ plain, listed: await generation.result, streamed: generation.logprobs, seen });
+      }
+      const bare = await model.generate('${PROMPT}', { raw: true, maxTokens: 1, logprobs: true }).result;
+      return { results, bare };
+    `,
+      backend === 'wgpu' ? waitForAdapter : undefined,
+    );
+    for (const [i, [, args, check]] of tried.entries()) {
+      const { plain, listed, streamed, seen } = got.results[i];
+      const wanted = reference(maxTokens, [...args, '--logprobs', '3']);
+      for (const result of [plain, listed]) {
+        assert.deepEqual(result.ids, wanted.ids, args.join(' '));
+        assert.equal(result.text, wanted.text);
+        assert.equal(result.stopReason, wanted.stop_reason);
+        assert.ok(result.stats.bursts >= 1 && result.stats.longestBurst >= 1 && result.stats.deepest >= 1, JSON.stringify(result.stats));
+        assert.equal(result.fallback, null);
+      }
+      check(plain);
+      assert.equal(plain.logprobs, undefined);
+      assert.deepEqual(listed.logprobs, wanted.ids.map((id, n) => ({ id, ...wanted.logprobs[n] })));
+      assert.deepEqual(streamed, listed.logprobs);
+      assert.ok(seen.length > 0 && seen.every(Boolean));
+    }
+    assert.deepEqual(got.bare.logprobs.map(({ top }) => top), [[]]);
   });
 }
 
@@ -106,21 +171,24 @@ test('aborting a load rejects with the reason of the signal', options, async () 
   assert.deepEqual(got, ['AbortError', 'AbortError']);
 });
 
-test('aborting a generation leaves the model usable', options, async () => {
-  const got = await evaluate(`
-    const model = await blueshift.load(url, { backend: 'cpu' });
-    const controller = new AbortController();
-    const generation = model.generate('Count to one thousand.', { maxTokens: 400, signal: controller.signal });
-    let pieces = 0;
-    const read = (async () => { for await (const _ of generation) if (++pieces === 2) controller.abort(); })();
-    const aborted = [await outcome(read), await outcome(generation.result)];
-    const left = model.generate('Count to one thousand.', { maxTokens: 400 });
-    for await (const _ of left) break;
-    const next = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
-    return { aborted, left: await outcome(left.result), pieces, next: next.text };
-  `);
-  assert.deepEqual(got, { aborted: ['AbortError', 'AbortError'], left: 'Cancelled', pieces: 2, next: ' Paris' });
-});
+for (const backend of ['cpu', 'wgpu']) {
+  test(`aborting a generation on ${backend} leaves the model usable`, options, async () => {
+    const body = `
+      const model = await blueshift.load(url, { backend: '${backend}' });
+      const controller = new AbortController();
+      const generation = model.generate('Count to one thousand.', { maxTokens: 400, signal: controller.signal });
+      let pieces = 0;
+      const read = (async () => { for await (const _ of generation) if (++pieces === 2) controller.abort(); })();
+      const aborted = [await outcome(read), await outcome(generation.result)];
+      const left = model.generate('Count to one thousand.', { maxTokens: 400 });
+      for await (const _ of left) break;
+      const next = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
+      return { aborted, left: await outcome(left.result), pieces, next: next.text };
+    `;
+    const got = await evaluate(body, backend === 'wgpu' ? waitForAdapter : undefined);
+    assert.deepEqual(got, { aborted: ['AbortError', 'AbortError'], left: 'Cancelled', pieces: 2, next: ' Paris' });
+  });
+}
 
 test('dispose rejects what is pending and what follows', options, async () => {
   const got = await evaluate(`
@@ -138,6 +206,7 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
     const failure = (promise) => promise.then(() => null, (e) => ({ name: e.name, code: e.code, text: e.message }));
     const model = await blueshift.load(url, { backend: 'cpu', contextLength: 64 });
     const thrown = (f) => { try { f(); return null; } catch (e) { return e.code; } };
+    const said = (f) => { try { f(); return null; } catch (e) { return e.message; } };
     return {
       notGguf: await failure(blueshift.load(new Blob(['this is no model, only a sentence']))),
       missing: await failure(blueshift.load('/models/none.gguf', { backend: 'cpu' })),
@@ -147,8 +216,13 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
         { maxTokens: 0 }, { maxTokens: 2 ** 32 }, { maxTokens: 1.5 }, { seed: -1 }, { seed: 2 ** 53 }, { temperature: NaN },
         { temperature: Infinity }, { temperature: -1 }, { temperature: '1' }, { stop: 3 }, { stop: [''] }, { stop: [1] },
         { topK: 0.5 }, { topP: 2 }, { minP: NaN }, { repeatPenalty: 0 }, { logitBias: { x: 1 } }, { logitBias: { 1: 1e9 } },
-        { suppress: [-1] }, { suppress: 1 },
+        { suppress: [-1] }, { suppress: 1 }, { topP: 0 }, { typicalP: 0 }, { typicalP: 1.1 }, { stopIds: 2 }, { stopIds: [0.5] },
+        { logprobs: 1 }, { topLogprobs: 21 }, { topLogprobs: -1 }, { logprobs: false, topLogprobs: 1 }, { burst: 0 }, { burst: 65 },
+        { inFlight: 0 }, { inFlight: 5 }, { penaltyWindow: 4097 }, { raw: 1 }, { temprature: 1 }, null, 3,
       ].map((options) => thrown(() => model.generate('a', options))),
+      words: [{ typicalP: 2 }, { topLogprobs: 21 }, { temprature: 1 }].map((options) => said(() => model.generate('a', options))),
+      stranger: await failure(blueshift.load(url, { backend: 'cpu', context: 64 })),
+      stopId: await failure(model.generate('a', { raw: true, stopIds: [49152] }).result),
       accepted: await outcome(model.generate('a', { maxTokens: 1, stop: 'zz' }).result),
       contextLength: await outcome(blueshift.load(url, { contextLength: 2 ** 32 })),
       address: await outcome(blueshift.load('http://:x/')),
@@ -164,6 +238,12 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
   assert.equal(got.long.code, 'ContextFull');
   assert.equal(got.topP.code, 'BadOption');
   assert.deepEqual(got.refused, got.refused.map(() => 'BadArgument'));
+  assert.match(got.words[0], /^typicalP is 2, expected a number above 0, at most 1$/);
+  assert.match(got.words[1], /^topLogprobs is 21, expected an integer from 0 to 20$/);
+  assert.match(got.words[2], /^generate has no option "temprature", its options are maxTokens, temperature, .*, inFlight, raw, signal$/);
+  assert.equal(got.stranger.code, 'BadArgument');
+  assert.match(got.stranger.text, /^load has no option "context", its options are backend, contextLength, onProgress, signal$/);
+  assert.equal(got.stopId.code, 'BadToken');
   assert.equal(got.accepted, 'resolved');
   assert.deepEqual([got.contextLength, got.address, got.backend, got.unsendable], Array(4).fill('BadArgument'));
   assert.equal(got.after, 'resolved');
@@ -191,4 +271,16 @@ test('a worker that cannot start rejects the load', options, async () => {
   }, `${browser.address}models/${smollm2}`);
   assert.equal(code, 'WorkerCrashed');
   await page.close();
+});
+
+test('a device that draws wrongly is told of once a model', async (t) => {
+  const { Model } = await import(join(dist, 'model.js'));
+  const warn = t.mock.method(console, 'warn', () => {});
+  const answers = [null, 'it drew 9', 'it drew 8'];
+  const model = new Model({}, { call: async () => ({ fallback: answers.shift() }) });
+  const told = [];
+  for (let i = 0; i < 3; i++) told.push((await model.generate('a').result).fallback);
+  assert.deepEqual(told, [null, 'it drew 9', 'it drew 8']);
+  assert.equal(warn.mock.callCount(), 1);
+  assert.match(warn.mock.calls[0].arguments[0], /it drew 9/);
 });

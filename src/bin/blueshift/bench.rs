@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use blueshift::engine::{BenchOptions, BenchReport};
+use blueshift::gpu::Gpu;
 use clap::Args as ClapArgs;
 
-use crate::open::{ModelArgs, load};
+use crate::open::{ModelArgs, load, load_on};
 use crate::run::FlowArgs;
 
 #[derive(ClapArgs)]
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     reps: usize,
     #[command(flatten)]
     flow: FlowArgs,
+    /// Milliseconds that results are held back, as by a browser that looks for them rarely.
+    #[arg(long, default_value_t = 0.0)]
+    readback_delay: f64,
     /// Tell where the time goes, by operation.
     #[arg(long)]
     profile: bool,
@@ -34,7 +38,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<()> {
-    let mut engine = load(&args.model)?;
+    let mut engine = if args.readback_delay > 0.0 {
+        let gpu = pollster::block_on(Gpu::open(args.model.adapter.as_deref()))?;
+        gpu.delay_readbacks(args.readback_delay);
+        load_on(&args.model, Some(gpu))?
+    } else {
+        load(&args.model)?
+    };
     let Args { pp, tg, depth, reps, profile, flow: FlowArgs { burst, in_flight }, .. } = args;
     let options = BenchOptions { pp, tg, depth, reps, burst, in_flight, profile };
     let report = pollster::block_on(engine.bench(options))?;

@@ -1,7 +1,9 @@
-//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `synth`.
+//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `debug`,
+//! `synth`.
 
 mod bench;
 mod chat;
+mod debug;
 mod info;
 mod logits;
 mod open;
@@ -36,6 +38,8 @@ enum Command {
     Logits(logits::Args),
     /// Measure prefill and decode.
     Bench(bench::Args),
+    /// Compare a device with the cpu backend, operation by operation, and name the first one whose bits differ.
+    Debug(debug::Args),
     /// Write a file of random weights at a real model's shape.
     Synth(synth::Args),
 }
@@ -50,6 +54,7 @@ fn main() {
         Command::Adapters(args) => info::adapters(args),
         Command::Logits(args) => logits::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Debug(args) => debug::main(args),
         Command::Synth(args) => synth::main(args),
     };
     if let Err(error) = result {

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use anyhow::Result;
 use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::{self, GgufFile, Source};
+use blueshift::gpu::Gpu;
+use blueshift::model::load::{Progress, ProgressFn};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -48,15 +50,13 @@ pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
 
 /// Loads a model with a progress bar on a terminal.
 pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
+    load_on(args, None)
+}
+
+/// The same on a GPU that is open already, if one is given.
+pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>) -> Result<Engine> {
     let file = open_file(&args.model)?;
-    let bar = progress_bar();
-    let on_progress = {
-        let bar = bar.clone();
-        move |p: blueshift::model::load::Progress<'_>| {
-            bar.set_length(p.total);
-            bar.set_position(p.bytes);
-        }
-    };
+    let (bar, progress) = shown_progress();
     let options = LoadOptions {
         backend: match args.backend {
             BackendArg::Auto => BackendChoice::Auto,
@@ -65,7 +65,8 @@ pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
         },
         n_ctx: args.ctx,
         adapter: args.adapter.clone(),
-        progress: Some(Box::new(on_progress)),
+        gpu,
+        progress: Some(progress),
         ..Default::default()
     };
     let engine = pollster::block_on(Engine::load_file(file, options));
@@ -78,6 +79,17 @@ pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
         eprintln!("blueshift: this device does not give the contract's bits; answers may differ from other machines");
     }
     Ok(engine)
+}
+
+/// A progress bar on a terminal, and what moves it.
+pub(crate) fn shown_progress() -> (ProgressBar, Box<ProgressFn<'static>>) {
+    let bar = progress_bar();
+    let moved = bar.clone();
+    let progress = move |p: Progress<'_>| {
+        moved.set_length(p.total);
+        moved.set_position(p.bytes);
+    };
+    (bar, Box::new(progress))
 }
 
 fn progress_bar() -> ProgressBar {

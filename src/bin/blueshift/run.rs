@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use blueshift::chat::Message;
+use blueshift::engine::policy::RingSize;
 use blueshift::engine::{Engine, Finish, GenerateOptions, Policy};
 use blueshift::sample::{Logprobs, Sampling};
 use clap::Args as ClapArgs;
@@ -18,10 +19,10 @@ pub(crate) struct SamplingArgs {
     #[arg(long = "temp", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Seed of the draws.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// Likeliest tokens kept; 0 keeps all.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     top_k: u32,
     /// Probability mass kept; 1 keeps all.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
@@ -42,7 +43,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
     /// How many tokens, prompt included, are recent.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, allow_negative_numbers = true)]
     penalty_window: usize,
     /// A token id and what is added to its logit, as ID=VALUE; -inf bans the token. May be given several times.
     #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
@@ -51,7 +52,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long)]
     stop: Vec<String>,
     /// A token id that ends the answer; may be given several times.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     stop_id: Vec<u32>,
     #[command(flatten)]
     flow: FlowArgs,
@@ -60,11 +61,11 @@ pub(crate) struct SamplingArgs {
 /// Steps a submit and submits in flight. Both adapt where neither is given.
 #[derive(ClapArgs, Clone, Copy)]
 pub(crate) struct FlowArgs {
-    /// Tokens a submit draws.
-    #[arg(long)]
+    /// Tokens a submit draws, 1 to 64.
+    #[arg(long, value_parser = burst, allow_negative_numbers = true)]
     pub(crate) burst: Option<usize>,
-    /// Submits in flight; 1 waits for each.
-    #[arg(long)]
+    /// Submits in flight, 1 to 4; 1 waits for each.
+    #[arg(long, value_parser = in_flight, allow_negative_numbers = true)]
     pub(crate) in_flight: Option<usize>,
 }
 
@@ -72,6 +73,19 @@ impl FlowArgs {
     pub(crate) fn policy(self) -> Policy {
         Policy::of_flow(self.burst, self.in_flight)
     }
+}
+
+fn burst(text: &str) -> Result<usize, String> {
+    from_one(text, RingSize::default().steps)
+}
+
+fn in_flight(text: &str) -> Result<usize, String> {
+    from_one(text, RingSize::default().slots)
+}
+
+/// Reads a number from 1 to `most`.
+fn from_one(text: &str, most: usize) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| format!("expected 1 to {most}"))
 }
 
 /// Reads `ID=VALUE`.
@@ -120,7 +134,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     file: Option<std::path::PathBuf>,
     /// Most tokens drawn.
-    #[arg(short, default_value_t = 256)]
+    #[arg(short, default_value_t = 256, allow_negative_numbers = true)]
     n: usize,
     /// Take the text as it is, without the chat template.
     #[arg(long)]
@@ -128,7 +142,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
-    #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json")]
+    #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json", allow_negative_numbers = true)]
     logprobs: Option<usize>,
     /// Generate the answer again to tell where its time goes, by operation.
     #[arg(long)]

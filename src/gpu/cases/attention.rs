@@ -1,6 +1,6 @@
 //! `rope_append` and `attention`: a prompt in chunks, then one row as decoding does it.
 
-use super::bench::{Bench, q8_words};
+use super::bench::Bench;
 use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
 use crate::cpu::attention::attention;
@@ -142,7 +142,7 @@ impl Case {
                 let found = instance.words(PLAIN, rows).await?;
                 results.push(CaseResult::compare("attention", name("f32"), &found, &bits(&wanted)));
                 let found = instance.words(INT8, rows).await?;
-                let wanted = q8_words(&quantise(&wanted, out_width));
+                let wanted = quantise(&wanted, out_width).words();
                 results.push(CaseResult::compare("attention", name("int8"), &found, &wanted));
             }
             position += rows;

@@ -1,14 +1,14 @@
 //! A plan of a few operations on a device, with inputs and outputs within reach.
 
-use super::super::buffers::{Allocator, STAGING, STORAGE, write};
+use super::super::buffers::{Allocator, STORAGE, write};
 use super::super::device::Gpu;
 use super::super::ops::{Lowering, PlanBuffer};
 use super::super::params::State;
 use super::super::pipelines::{MatMulForm, PREFILL_TILE};
-use super::super::readback;
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
 use super::super::weights::GpuWeights;
+use super::super::words::read_words;
 use crate::cpu::matrix::PackedMatrix;
 use crate::cpu::quantise::Q8Rows;
 use crate::engine::backend::{Readback, WeightSink};
@@ -153,7 +153,7 @@ impl Instance {
     pub(super) fn set_q8(&self, id: BufferId, rows: &Q8Rows) {
         if let PlanBuffer::Q8 { q, s, .. } = self.buffer(id) {
             write(&self.gpu, q, 0, bytemuck::cast_slice(&rows.q));
-            write(&self.gpu, s, 0, bytemuck::cast_slice(&scales(rows)));
+            write(&self.gpu, s, 0, bytemuck::cast_slice(&rows.scale_words()));
         }
     }
 
@@ -191,42 +191,11 @@ impl Instance {
 
     /// The first `rows` rows of a buffer: f32 bits, or the int8 words and then scales and sums.
     pub(super) async fn words(&self, id: BufferId, rows: usize) -> Result<Vec<u32>> {
-        match self.buffer(id) {
-            PlanBuffer::F32 { width, values } => read_words(&self.gpu, values, rows * width).await,
-            PlanBuffer::Q8 { width, q, s } => {
-                let places = rows * crate::numerics::Segments::of(*width).places();
-                let mut words = read_words(&self.gpu, q, places * 8).await?;
-                words.extend(read_words(&self.gpu, s, places * 2).await?);
-                Ok(words)
-            }
-        }
+        self.buffer(id).words(&self.gpu, Readback::Test, rows).await
     }
 
     /// The first `n` words of a buffer.
     pub(super) async fn read(&self, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u32>> {
-        read_words(&self.gpu, buffer, n).await
+        read_words(&self.gpu, Readback::Test, buffer, 0, n).await
     }
-}
-
-/// The words `Instance::words` gives for `rows`.
-pub(super) fn q8_words(rows: &Q8Rows) -> Vec<u32> {
-    let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&rows.q);
-    words.extend(scales(rows));
-    words
-}
-
-fn scales(rows: &Q8Rows) -> Vec<u32> {
-    rows.d.iter().zip(&rows.sum).flat_map(|(d, sum)| [d.to_bits(), *sum as u32]).collect()
-}
-
-async fn read_words(gpu: &Gpu, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u32>> {
-    let mut allocator = Allocator::new(gpu);
-    let bytes = (n * 4) as u64;
-    let staging = allocator.buffer("case staging", bytes, STAGING);
-    allocator.finish().await?;
-    let mut commands = Commands::new(gpu);
-    commands.copy(buffer, 0, &staging, bytes);
-    commands.submit();
-    let data = readback::read(gpu, Readback::Test, &staging, bytes).await?;
-    Ok(bytemuck::pod_collect_to_vec(&data))
 }

@@ -1,6 +1,6 @@
 //! `rms_norm` and `gated_activation`, with every form of output.
 
-use super::bench::{Bench, q8_words};
+use super::bench::Bench;
 use super::{CaseResult, Fill, bits};
 use crate::cpu::gated_activation::gated_activation;
 use crate::cpu::quantise::Q8Rows;
@@ -129,5 +129,5 @@ pub(super) fn quantise(values: &[f32], width: usize) -> Q8Rows {
 }
 
 fn quantised(values: &[f32], width: usize) -> Vec<u32> {
-    q8_words(&quantise(values, width))
+    quantise(values, width).words()
 }

@@ -32,8 +32,12 @@ enum Row {
     Zeros,
     /// A few values, so that every border falls among equals.
     Steps,
+    /// Different values of few surprises.
+    Close,
     /// Nothing can be drawn.
     Nothing,
+    /// One id can be drawn.
+    One,
     /// Infinities, NaN and huge numbers among others.
     Wild,
     /// From denormal to large.
@@ -41,8 +45,19 @@ enum Row {
 }
 
 /// Rows that the plain draw is compared on.
-const PLAIN: [Row; 4] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros];
-const ALL: [Row; 8] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros, Row::Steps, Row::Nothing, Row::Wild, Row::Spread];
+const PLAIN: [Row; 7] = [Row::Random, Row::Ties, Row::Flat, Row::Zeros, Row::Nothing, Row::One, Row::Wild];
+const ALL: [Row; 10] = [
+    Row::Random,
+    Row::Ties,
+    Row::Flat,
+    Row::Zeros,
+    Row::Steps,
+    Row::Nothing,
+    Row::One,
+    Row::Wild,
+    Row::Spread,
+    Row::Close,
+];
 
 pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
     // one; fewer than a lane's; one workgroup and one more; a real vocabulary
@@ -56,7 +71,21 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
             }
         }
     }
+    run_share(gpu, results).await?;
     run_random_settings(gpu, &SHORT, results).await
+}
+
+/// Masses of 2^26, 2^26 and 1: the first two are the least that has a half.
+async fn run_share(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
+    let rig = Rig::new(gpu, 3).await?;
+    for seed in 0..8 {
+        let plain = Sampling::new(1.0, seed);
+        for sampling in [Sampling { top_p: 0.5, ..plain.clone() }, Sampling { typical_p: 0.5, ..plain }] {
+            let case = format!("half of the mass, seed {seed}, top-p {}", sampling.top_p);
+            results.push(rig.case(&[0.0, 0.0, -17.5], &sampling, case).await?);
+        }
+    }
+    Ok(())
 }
 
 /// Draws with random settings from rows of every kind, for each (vocabulary, rows).
@@ -95,7 +124,7 @@ fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
     Sampling {
         temperature: one_of(rng, &[0.0, 0.01, 0.3, 0.8, 1.0, 1.7, 100.0]),
         seed: one_of(rng, &[0, 7, 1 << 40, u64::MAX]) ^ rng.uniform(0.0, 1e6) as u64,
-        top_k: one_of(rng, &[0, 0, 1, 2, 40, 300, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
+        top_k: one_of(rng, &[0, 0, 0, 1, 2, 40, 300, 1024, 1025, n / 2, n.saturating_sub(1), n, n + 1, u32::MAX]),
         top_p: one_of(rng, &[1.0, 1.0, 0.95, 0.9, 0.5, 0.1, 1e-6, 0.999_99]),
         min_p: one_of(rng, &[0.0, 0.0, 0.05, 0.5, 1.0, 1e-30]),
         typical_p: one_of(rng, &[1.0, 1.0, 0.95, 0.5, 0.2, 1e-6, 0.999_99]),
@@ -116,7 +145,12 @@ impl Row {
             Row::Flat => logits.fill(1.0),
             Row::Zeros => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [-1.0, -0.0, 0.0][i % 3]),
             Row::Steps => logits.iter_mut().for_each(|l| *l = (*l / 4.0).round()),
+            Row::Close => logits.iter_mut().for_each(|l| *l = 1.0 + *l * 1e-4),
             Row::Nothing => logits.iter_mut().enumerate().for_each(|(i, l)| *l = [f32::NEG_INFINITY, f32::NAN][i % 2]),
+            Row::One => {
+                let stays = (logits[0].to_bits() as usize) % n;
+                logits.iter_mut().enumerate().filter(|(i, _)| *i != stays).for_each(|(_, l)| *l = f32::NEG_INFINITY);
+            }
             Row::Wild => {
                 let wild = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 1e-40, 5.0];
                 logits.iter_mut().step_by(5).enumerate().for_each(|(i, l)| *l = wild[i % 7]);

@@ -1,0 +1,90 @@
+//! Single operations of the last feed, and what they wrote.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{Buffer, Buffers, CpuBackend};
+use crate::cpu::attention::unit_partials;
+use crate::plan::{BufferId, Heads, List, Op, PAGE};
+
+impl CpuBackend {
+    /// Whether a list works on the buffers of the single row.
+    fn is_single(&self, list: List) -> bool {
+        self.fed_single || list != List::Body
+    }
+
+    fn traced(&self, list: List) -> &Buffers {
+        if self.is_single(list) { &self.single } else { &self.chunk }
+    }
+
+    /// Position of the first row of the last feed.
+    fn fed_position(&self) -> usize {
+        self.history.len() - self.traced(List::Body).n_rows
+    }
+
+    /// Runs operation `at` of the body, as the last `feed` did, or of the head, as the last `head` did.
+    pub(crate) fn trace_op(&mut self, list: List, at: usize) {
+        let plan = self.machine.plan.clone();
+        let position = self.fed_position();
+        let single = self.is_single(list);
+        let (machine, tokens) = (&mut self.machine, &self.history[position..]);
+        let buffers = if single { &mut self.single } else { &mut self.chunk };
+        machine.pool.clone().enter(|| machine.step(&plan.list(list)[at], buffers, tokens, position));
+    }
+
+    /// What a buffer holds, every row: f32 bits, or int8 words and then scales and sums.
+    pub(crate) fn trace_words(&self, list: List, id: BufferId) -> Cow<'_, [u32]> {
+        match self.traced(list).get(id) {
+            Buffer::F32 { values, .. } => Cow::Borrowed(bytemuck::cast_slice(values)),
+            Buffer::Q8 { rows, .. } => Cow::Owned(rows.words()),
+        }
+    }
+
+    /// The columns of its output that an operation writes; the query's alone of `RopeAppend`, whose keys and values go to the cache.
+    pub(crate) fn trace_columns(&self, op: &Op, width: usize) -> Range<usize> {
+        match *op {
+            Op::MatMul { weight, out_offset, .. } => {
+                out_offset..out_offset + self.machine.weights.matrix(weight).rows()
+            }
+            Op::RopeAppend { heads, .. } => 0..heads.n_heads * heads.head_dim,
+            _ => 0..width,
+        }
+    }
+
+    /// f16 bits of the keys and of the values at `positions`, `[positions, n_kv_heads, head_dim]` each.
+    pub(crate) fn trace_cache(&self, layer: usize, positions: Range<usize>) -> [Vec<u32>; 2] {
+        let shape = self.machine.plan.layers[layer];
+        let mut found = [Vec::new(), Vec::new()];
+        for position in positions {
+            for head in 0..shape.n_kv_heads {
+                let (keys, values) = self.machine.cache[layer].page(head, position / PAGE);
+                let at = position % PAGE * shape.head_dim;
+                for (found, all) in found.iter_mut().zip([keys, values]) {
+                    found.extend(all[at..][..shape.head_dim].iter().map(|x| u32::from(*x)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Attention's partial results over units of `chunks_per_unit` chunks, from the prepared queries in `qkv`: a row's units one after
+    /// another, f32 bits, `[units, n_heads, 2 + head_dim]`.
+    pub(crate) fn trace_partials(&self, qkv: BufferId, heads: Heads, layer: usize, chunks_per_unit: usize) -> Vec<u32> {
+        let buffers = self.traced(List::Body);
+        let row_width = (heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim;
+        let (cache, group) = (&self.machine.cache[layer], heads.n_heads / heads.n_kv_heads);
+        let mut words = Vec::new();
+        for (row, qkv) in buffers.get(qkv).f32().chunks_exact(row_width).enumerate() {
+            let position = self.fed_position() + row;
+            let of_head = |head: usize| {
+                let query = &qkv[head * heads.head_dim..][..heads.head_dim];
+                unit_partials(query, cache, heads, head / group, position, chunks_per_unit)
+            };
+            let by_head: Vec<Vec<Vec<f32>>> = (0..heads.n_heads).map(of_head).collect();
+            for unit in 0..by_head.first().map_or(0, Vec::len) {
+                words.extend(by_head.iter().flat_map(|units| &units[unit]).map(|x| x.to_bits()));
+            }
+        }
+        words
+    }
+}
