@@ -3,6 +3,7 @@
 import { load } from './blueshift/index.js';
 import { explain } from './explain.js';
 import { megabytes, milliseconds, speed } from './format.js';
+import { describe, fill } from './profile.js';
 
 const DEFAULT_MODEL = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 
@@ -10,12 +11,15 @@ const ids = [
   'model-name', 'new-chat', 'unload', 'notice', 'picker', 'url-form', 'url', 'drop', 'file', 'loading', 'loading-title',
   'progress', 'progress-text', 'cancel', 'chat', 'messages', 'empty', 'suggestions', 'status', 'composer', 'prompt',
   'send', 'stop', 'settings', 'temperature', 'temperature-value', 'max-tokens', 'top-k', 'top-p', 'min-p', 'typical-p',
-  'repeat-penalty', 'seed', 'facts', 'tps', 'ttft', 'backend', 'adapter', 'selftest',
+  'repeat-penalty', 'seed', 'facts', 'tps', 'ttft', 'backend', 'adapter', 'selftest', 'profile',
+  'profile-run', 'profile-copy', 'profile-note', 'profile-table',
 ];
 /** Settings by the option that each is; an empty one leaves the option out. */
 const settings = {
   temperature: 'temperature', topK: 'top-k', topP: 'top-p', minP: 'min-p', typicalP: 'typical-p', repeatPenalty: 'repeat-penalty', seed: 'seed',
 };
+/** What the profile runs: few tokens, so that slow devices end soon. */
+const PROFILED = { promptTokens: 32, tokens: 16 };
 /** The page's elements by id. */
 const ui = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
 const query = new URLSearchParams(location.search);
@@ -26,12 +30,14 @@ let model;
 let running;
 /** The chat so far, as the model reads it. */
 let history = [];
+/** The last profile of the loaded model. */
+let profile;
 
 // --- choosing and loading
 
 function show(view) {
   for (const name of ['picker', 'loading', 'chat']) ui[name].hidden = name !== view;
-  for (const name of ['composer', 'settings', 'facts', 'new-chat', 'unload']) ui[name].hidden = view !== 'chat';
+  for (const name of ['composer', 'settings', 'profile', 'facts', 'new-chat', 'unload']) ui[name].hidden = view !== 'chat';
 }
 
 function say(text, isError = false) {
@@ -89,6 +95,7 @@ function introduce(info, name) {
   if (info.fallbackReason) notify(`It runs on the CPU, which is slower: ${info.fallbackReason}`);
   else if (info.backend === 'wgpu') ui.notice.hidden = true;
   show('chat');
+  showProfile(undefined);
   newChat();
 }
 
@@ -206,10 +213,48 @@ function ending(stopReason) {
 function setBusy(busy) {
   ui.send.hidden = busy;
   ui.stop.hidden = !busy;
+  ui['profile-run'].disabled = busy;
   ui.messages.setAttribute('aria-busy', String(busy));
   if (busy) say('Writing…');
   // On touch screens the focus would bring up the keyboard over the answer.
   else if (matchMedia('(pointer: fine)').matches) ui.prompt.focus();
+}
+
+// --- profiling
+
+async function measure() {
+  if (model === undefined || running?.busy) return;
+  const controller = (running = Object.assign(new AbortController(), { busy: true }));
+  setBusy(true);
+  say('Measuring…');
+  try {
+    showProfile(await model.profile({ ...PROFILED, signal: controller.signal }));
+    say('Ready.');
+  } catch (error) {
+    if (controller.signal.aborted) say('Stopped.');
+    else say(explain(error), true);
+  } finally {
+    controller.busy = false;
+    setBusy(false);
+  }
+}
+
+/** Shows a profile, or that there is none. */
+function showProfile(measured) {
+  profile = measured;
+  for (const name of ['profile-copy', 'profile-note', 'profile-table']) ui[name].hidden = profile === undefined;
+  if (profile === undefined) return;
+  ui['profile-note'].textContent = describe(profile);
+  fill(ui['profile-table'], profile);
+}
+
+async function copyProfile() {
+  try {
+    await navigator.clipboard.writeText(JSON.stringify(profile, null, 2));
+    say('The profile was copied.');
+  } catch {
+    say('The browser does not let this page write to the clipboard.', true);
+  }
 }
 
 // --- what the user does
@@ -252,6 +297,8 @@ for (const type of ['dragover', 'dragleave', 'drop']) {
 
 ui.cancel.addEventListener('click', () => running?.abort());
 ui.stop.addEventListener('click', () => running?.abort());
+ui['profile-run'].addEventListener('click', measure);
+ui['profile-copy'].addEventListener('click', copyProfile);
 ui['new-chat'].addEventListener('click', newChat);
 ui.unload.addEventListener('click', () => {
   running?.abort();

@@ -1,12 +1,19 @@
 /** A loaded model. */
 
-import { flag } from './check.js';
+import { count, flag, integer, known } from './check.js';
 import type { Connection } from './connection.js';
 import { BlueshiftError } from './errors.js';
 import { Generation } from './generation.js';
 import { engineOptions } from './options.js';
 import type { Prompt } from './protocol.js';
-import type { GenerateOptions, Message, ModelInfo } from './types.js';
+import type { GenerateOptions, Message, ModelInfo, Profile, ProfileOptions } from './types.js';
+
+/** Every option of `profile`. */
+const PROFILE_OPTIONS = Object.keys({
+  promptTokens: true,
+  tokens: true,
+  signal: true,
+} satisfies Record<keyof ProfileOptions, true>);
 
 export class Model {
   /** What is loaded and what executes it. */
@@ -38,6 +45,14 @@ export class Model {
   /** The token ids of a text, as `generate` with `raw` would read it. */
   tokenize(text: string): Promise<Uint32Array> {
     return this.#connection.call('tokenize', { text });
+  }
+
+  /** Generates tokens from a made-up prompt, several times, and tells where the time goes, by operation and by layer. */
+  async profile(options: ProfileOptions = {}): Promise<Profile> {
+    known('profile', options, PROFILE_OPTIONS);
+    const { promptTokens, tokens, signal } = options;
+    const args = { promptTokens: count('promptTokens', promptTokens ?? 64), tokens: integer('tokens', tokens ?? 32, 2, 2 ** 32 - 1) };
+    return this.#connection.call('profile', args, undefined, signal);
   }
 
   /** Frees the model and ends its worker. Pending and later calls reject with the code `Disposed`. */

@@ -1,6 +1,6 @@
 /** The messages between the page and its worker. Every request has an id of its own; replies carry it back. */
 
-import type { Backend, GenerationResult, LoadProgress, Message, ModelInfo, TokenLogprobs } from './types.js';
+import type { Backend, GenerationResult, LoadProgress, Message, ModelInfo, Profile, TokenLogprobs } from './types.js';
 
 /** What a prompt is made of. */
 export type Prompt = { readonly messages: readonly Message[] } | { readonly text: string };
@@ -37,6 +37,7 @@ export interface Calls {
     out: ModelInfo;
   };
   tokenize: { in: { readonly text: string }; out: Uint32Array };
+  profile: { in: { readonly promptTokens: number; readonly tokens: number }; out: Profile };
   generate: { in: { readonly prompt: Prompt; readonly options: EngineOptions }; out: GenerationResult };
 }
 

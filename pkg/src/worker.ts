@@ -2,7 +2,7 @@
 
 import init, { Model } from './wasm/blueshift.js';
 import type { Calls, Event, Piece, Reply, Request } from './protocol.js';
-import type { GenerationResult, LoadProgress, ModelInfo, TokenLogprobs } from './types.js';
+import type { GenerationResult, LoadProgress, ModelInfo, Profile, TokenLogprobs } from './types.js';
 
 /** What the worker uses of its global scope, which the page's type library does not know. */
 interface Scope {
@@ -62,6 +62,8 @@ function perform(request: Exclude<Request, { call: 'cancel' }>): Promise<Calls[k
       return load(request.args, emit);
     case 'tokenize':
       return Promise.resolve(loaded().tokenize(request.args.text));
+    case 'profile':
+      return profile(request.args);
     case 'generate':
       return generate(request.args, emit, () => cancelled.has(request.id));
   }
@@ -119,6 +121,21 @@ function readPiece(json: string): Piece {
     top: top.map(([id, logprob]) => [id, Math.fround(logprob)] as const),
   }));
   return { ids, text, logprobs: named };
+}
+
+async function profile({ promptTokens, tokens }: Calls['profile']['in']): Promise<Profile> {
+  const report = await loaded().profile(JSON.stringify({ pp: promptTokens, tg: tokens }));
+  return JSON.parse(report, (_, value) => (isRecord(value) ? camelCased(value) : value));
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The engine's `total_ms` is `totalMs` here. */
+function camelCased(record: Record<string, unknown>): Record<string, unknown> {
+  const name = (key: string) => key.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [name(key), value]));
 }
 
 function loaded(): Model {

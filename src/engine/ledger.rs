@@ -78,6 +78,13 @@ impl Ledger {
         self.quantum as f64 * self.ns_per_tick > FINEST_NS
     }
 
+    /// Takes `ms` off the time of every step.
+    pub(crate) fn subtract(&mut self, ms: f64) {
+        for sum in self.steps.values_mut() {
+            sum.ms = (sum.ms - sum.count as f64 * ms).max(0.0);
+        }
+    }
+
     pub(crate) fn steps(&self) -> impl Iterator<Item = (Phase, &Arc<Tag>, Sum)> {
         self.steps.iter().map(|((phase, tag), sum)| (*phase, tag, *sum))
     }
@@ -118,6 +125,16 @@ mod tests {
             ledger.note_ticks(ticks, ns_per_tick);
             assert_eq!(ledger.is_coarse(), coarse, "{ticks:?}");
         }
+    }
+
+    #[test]
+    fn no_time_falls_below_zero() {
+        let mut ledger = Ledger::default();
+        for (detail, ms) in [("a", 5.0), ("b", 1.0)] {
+            ledger.add_steps(Phase::Decode, &Arc::new(Tag::of("matmul", detail)), Sum { count: 2, ms });
+        }
+        ledger.subtract(1.5);
+        assert_eq!(ledger.steps().map(|(_, _, sum)| (sum.count, sum.ms)).collect::<Vec<_>>(), [(2, 2.0), (2, 0.0)]);
     }
 
     #[test]

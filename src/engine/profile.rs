@@ -30,6 +30,8 @@ pub struct Profile {
     pub tokens: u64,
     /// Milliseconds the device was busy with the same work untimed; none where that was not measured.
     pub gpu_ms: Option<f64>,
+    /// Microseconds that timing an operation adds to it, measured on empty ones; they are taken off all times.
+    pub timing_us: f64,
     /// Milliseconds of all operations together.
     pub sum_of_ops_ms: f64,
     /// `sum_of_ops_ms` over `gpu_ms` of the phases that have both.
@@ -98,8 +100,11 @@ pub struct LayerTime {
 }
 
 impl Profile {
-    /// The report of timed steps. `whole` has the same work with its submits timed, where that was done.
-    pub(crate) fn new(method: Method, steps: &Ledger, whole: Option<&Ledger>) -> Self {
+    /// The report of timed steps, each of which took `timing_us` longer for being timed. `whole` has the same work with its submits timed,
+    /// where that was done.
+    pub(crate) fn new(method: Method, mut steps: Ledger, timing_us: f64, whole: Option<&Ledger>) -> Self {
+        steps.subtract(timing_us / 1e3);
+        let steps = &steps;
         let phases: Vec<_> = Phase::ALL.iter().filter_map(|phase| phase_time(*phase, steps, whole)).collect();
         let both = phases.iter().filter_map(|phase| Some((phase.sum_of_ops_ms?, phase.gpu_ms?)));
         let (timed, busy) = both.fold((0.0, 0.0), |(timed, busy), (ops, gpu)| (timed + ops, busy + gpu));
@@ -107,6 +112,7 @@ impl Profile {
         Profile {
             method,
             tokens: steps.tokens(Phase::Decode),
+            timing_us,
             gpu_ms: (!gpu_ms.is_empty()).then(|| gpu_ms.iter().sum()),
             sum_of_ops_ms: phases.iter().filter_map(|phase| phase.sum_of_ops_ms).sum(),
             ratio: (busy > 0.0).then(|| timed / busy),
@@ -201,7 +207,11 @@ impl fmt::Display for Phase {
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "profile by {}", self.method)?;
+        write!(f, "profile by {}", self.method)?;
+        if self.timing_us > 0.0 {
+            write!(f, "; {:.2} µs taken off each operation for timing it", self.timing_us)?;
+        }
+        writeln!(f)?;
         for phase in &self.phases {
             self.fmt_phase(f, phase)?;
         }
@@ -269,7 +279,7 @@ mod tests {
     #[test]
     fn sums_are_by_phase_label_and_layer() {
         let (steps, whole) = ledgers();
-        let profile = Profile::new(Method::Timestamps, &steps, Some(&whole));
+        let profile = Profile::new(Method::Timestamps, steps, 0.0, Some(&whole));
         assert_eq!((profile.tokens, profile.sum_of_ops_ms), (5, 8.0));
         assert_eq!((profile.gpu_ms, profile.ratio), (Some(3.2), Some(4.0 / 3.2)));
         let ops: Vec<_> = profile.ops.iter().map(|op| (op.phase, op.label.as_str(), op.count, op.total_ms)).collect();
@@ -286,7 +296,7 @@ mod tests {
     #[test]
     fn the_table_has_a_line_an_operation() {
         let (steps, whole) = ledgers();
-        let table = Profile::new(Method::Batches, &steps, Some(&whole)).to_string();
+        let table = Profile::new(Method::Batches, steps, 0.0, Some(&whole)).to_string();
         assert_eq!(table.lines().filter(|line| line.starts_with("matmul ffn_up q4_0 64x32 ")).count(), 2, "{table}");
         assert!(table.contains("batches"), "{table}");
     }

@@ -48,7 +48,7 @@ impl Engine {
             self.run_timed(prompt, &options, Timing::Ops).await?;
             let steps = self.take_ledger().await?;
             self.clear();
-            return Ok(Profile::new(self.method(), &steps, Some(&whole)));
+            return self.profile_of(steps, Some(&whole)).await;
         }
         self.profile_by_batches(whole).await
     }
@@ -65,7 +65,7 @@ impl Engine {
         self.supersede();
         let ledger = self.take_ledger().await?;
         if self.times_ops(&ledger) {
-            return Ok(Some(Profile::new(self.method(), &ledger, None)));
+            return self.profile_of(ledger, None).await.map(Some);
         }
         let mut tokens = Ledger::default();
         tokens.add_tokens(Phase::Decode, ledger.tokens(Phase::Decode) as usize);
@@ -118,7 +118,7 @@ impl Engine {
                 whole.add_submit(Phase::Decode, batches.whole_ms * tokens as f64);
             }
         }
-        Ok(Profile::new(Method::Batches, &steps, Some(&whole)))
+        Ok(Profile::new(Method::Batches, steps, 0.0, Some(&whole)))
     }
 
     /// Whether operations can be timed one by one, by what is known after timing submits or operations.
@@ -129,17 +129,67 @@ impl Engine {
         }
     }
 
-    fn method(&self) -> Method {
-        match &self.backend {
-            AnyBackend::Cpu(_) => Method::Clock,
-            AnyBackend::Gpu(_) => Method::Timestamps,
-        }
+    /// The report of operations that were timed one by one.
+    async fn profile_of(&self, steps: Ledger, whole: Option<&Ledger>) -> Result<Profile> {
+        let (method, cost_ms) = match &self.backend {
+            AnyBackend::Cpu(_) => (Method::Clock, 0.0),
+            AnyBackend::Gpu(gpu) => (Method::Timestamps, gpu.timing_cost_ms().await?),
+        };
+        Ok(Profile::new(method, steps, cost_ms * 1e3, whole))
     }
 
     async fn take_ledger(&mut self) -> Result<Ledger> {
         match &mut self.backend {
             AnyBackend::Cpu(cpu) => Ok(cpu.take_ledger()),
             AnyBackend::Gpu(gpu) => gpu.take_ledger().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{BackendChoice, LoadOptions};
+    use crate::gguf::Source;
+    use crate::gpu::list_adapters;
+    use crate::micro::MicroModel;
+    use crate::quant::QuantType;
+    use crate::sample::Sampling;
+    use pollster::block_on;
+
+    fn drawn(engine: &mut Engine, options: &GenerateOptions) -> Vec<u32> {
+        let mut generation = engine.start(&[5, 80, 21], options.clone()).unwrap();
+        let mut ids = Vec::new();
+        while let Some(piece) = block_on(engine.next(&mut generation)).unwrap() {
+            ids.extend(piece.ids);
+        }
+        ids
+    }
+
+    /// Batches run steps that add up or move the row on; a later answer must not notice.
+    #[test]
+    fn batches_time_every_step_and_leave_nothing_behind() {
+        if block_on(list_adapters()).is_empty() {
+            return;
+        }
+        let source = Source::memory("micro", MicroModel::llama3(QuantType::Q4_0).bytes());
+        let load = LoadOptions { backend: BackendChoice::Wgpu, n_ctx: Some(64), ..Default::default() };
+        let mut engine = block_on(Engine::load(source, load)).unwrap();
+        let filtered = Sampling { top_k: 40, top_p: 0.9, ..Sampling::new(1.0, 7) };
+        for sampling in [Sampling::GREEDY, filtered] {
+            let options = GenerateOptions { max_tokens: 20, sampling, ignore_eos: true, ..Default::default() };
+            engine.clear();
+            let expected = drawn(&mut engine, &options);
+            let mut tokens = Ledger::default();
+            tokens.add_tokens(Phase::Decode, 3);
+            let profile = block_on(engine.profile_by_batches(tokens)).unwrap();
+            assert_eq!((profile.method, profile.tokens, engine.position()), (Method::Batches, 3, 0));
+            let plan = &engine.model().plan;
+            let steps = plan.tags(&plan.body, true).len() + plan.tags(&plan.head, false).len();
+            assert!(profile.ops.iter().map(|op| op.count).sum::<u64>() >= 3 * (steps as u64 + 2), "{profile}");
+            assert!(profile.ops.iter().any(|op| op.op == "sample_finish"), "{profile}");
+            assert!(profile.gpu_ms.is_some_and(|ms| ms > 0.0), "{profile}");
+            assert_eq!(drawn(&mut engine, &options), expected);
         }
     }
 }

@@ -55,6 +55,25 @@ pub(super) async fn measure(gpu: &Gpu) -> Result<(f64, f64)> {
     Ok((bench.stream_bytes as f64 / seconds_per_pass, seconds_per_dispatch))
 }
 
+/// A step that does nothing but depend on the one before.
+pub(super) async fn empty(gpu: &Gpu) -> Result<Step> {
+    let mut allocator = Allocator::new(gpu);
+    let out = allocator.buffer("empty result", 128, STORAGE);
+    let uniforms = allocator.filled("empty parameters", &[0; 256], UNIFORM);
+    allocator.finish().await?;
+    Ok(Step::new(gpu, &empty_draft(&out), &uniforms, 0))
+}
+
+fn empty_draft(out: &wgpu::Buffer) -> Draft {
+    Draft {
+        kernel: Kernel::Empty,
+        params: vec![0; 4],
+        bindings: vec![(10, out.clone())],
+        grid: Grid::Rows { x: 1 },
+        tag: Tag::of("empty", ""),
+    }
+}
+
 struct Bench<'a> {
     gpu: &'a Gpu,
     stream: Step,
@@ -83,13 +102,7 @@ impl<'a> Bench<'a> {
             grid: Grid::Rows { x: GROUPS },
             tag: Tag::of("stream_read", ""),
         };
-        let empty = Draft {
-            kernel: Kernel::Empty,
-            params: vec![0; 4],
-            bindings: vec![(10, out.clone())],
-            grid: Grid::Rows { x: 1 },
-            tag: Tag::of("empty", ""),
-        };
+        let empty = empty_draft(&out);
         super::buffers::write(gpu, &uniforms, 0, &stream.params);
         allocator.finish().await?;
         let (stream, empty) = (Step::new(gpu, &stream, &uniforms, 0), Step::new(gpu, &empty, &uniforms, 1));

@@ -8,6 +8,7 @@ mod backend;
 mod batches;
 mod buffers;
 mod burst;
+mod calibration;
 pub mod cases;
 mod device;
 mod floor;

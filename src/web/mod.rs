@@ -78,6 +78,16 @@ impl Model {
         Ok(json::write(&report))
     }
 
+    /// Tells where the time of a made-up answer goes: `options` is a [`engine::ProfileOptions`], the result a [`engine::Profile`], both as
+    /// JSON. The cache is empty afterwards.
+    ///
+    /// # Errors
+    /// Whatever [`Engine::profile`] reports, as a JavaScript `Error`.
+    pub async fn profile(&mut self, options: String) -> Result<String, JsValue> {
+        let profile = self.engine.profile(json::read(&options)?).await.map_err(to_js)?;
+        Ok(json::write(&profile))
+    }
+
     /// The token ids of a text as a raw prompt.
     pub fn tokenize(&self, text: &str) -> Vec<u32> {
         self.engine.raw_prompt(text)

@@ -1,6 +1,6 @@
 // Measures a model in a headless Chromium, in a worker as the npm package's engine is. Prints the JSON of `blueshift bench`.
 //   node tests/web/bench.mjs [--model FILE] [--adapter hw|sw] [--backend wgpu|cpu] [--pp N] [--tg N] [--depth N] [--reps N]
-//     [--burst N] [--in-flight N] [--ctx N]
+//     [--burst N] [--in-flight N] [--ctx N] [--profile]
 // FILE lies in the folder of models. Environment: as run.mjs.
 
 import { parseArgs } from 'node:util';
@@ -22,6 +22,7 @@ const { values } = parseArgs({
     burst: text(undefined),
     'in-flight': text(undefined),
     ctx: text('4096'),
+    profile: { type: 'boolean', default: false },
   },
 });
 const number = (name) => (values[name] === undefined ? null : Number.parseInt(values[name], 10));
@@ -31,6 +32,7 @@ const request = {
   bench: {
     ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
     in_flight: number('in-flight'),
+    profile: values.profile,
   },
 };
 

@@ -80,6 +80,27 @@ test('the settings are those of the command line', { timeout: PATIENCE }, async 
   await page.close();
 });
 
+test('the page shows where the time goes', { timeout: PATIENCE }, async () => {
+  const page = await browser.open(`?model=models/${smollm2}&backend=cpu`);
+  await page.waitForSelector('#prompt', { state: 'visible' });
+  await page.evaluate(() => (document.getElementById('profile').open = true));
+  assert.ok(await page.isHidden('#profile-table'));
+  await page.evaluate(() => (navigator.clipboard.writeText = async (text) => void (globalThis.copied = text)));
+  await page.click('#profile-run');
+  await page.waitForSelector('#profile-table', { state: 'visible' });
+  const phases = await page.$$eval('#profile-table tbody', (parts) => parts.map((part) => part.dataset.phase));
+  assert.deepEqual(phases, ['prefill', 'decode']);
+  const rows = await page.$$eval('#profile-table tbody[data-phase=decode] tr', (lines) => lines.map((l) => l.innerText.split('\t')));
+  const down = rows.find(([label]) => label.startsWith('matmul ffn_down q4_1 576x1536'));
+  assert.equal(down[1], String(30 * 15));
+  assert.match(down[4], /%$/);
+  await page.click('#profile-copy');
+  const copied = JSON.parse(await page.evaluate(() => globalThis.copied));
+  assert.equal(copied.ops.length, (await page.$$('#profile-table td:first-child')).length);
+  assert.match(await page.textContent('#profile-note'), /decode: 15 tokens/);
+  await page.close();
+});
+
 test('a file that is no model is refused in plain words', { timeout: PATIENCE }, async () => {
   const page = await browser.open('');
   await page.setInputFiles('#file', { name: 'x.gguf', mimeType: '', buffer: Buffer.from('this is no model at all') });
