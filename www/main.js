@@ -11,15 +11,15 @@ const ids = [
   'model-name', 'new-chat', 'unload', 'notice', 'picker', 'url-form', 'url', 'drop', 'file', 'loading', 'loading-title',
   'progress', 'progress-text', 'cancel', 'chat', 'messages', 'empty', 'suggestions', 'status', 'composer', 'prompt',
   'send', 'stop', 'settings', 'temperature', 'temperature-value', 'max-tokens', 'top-k', 'top-p', 'min-p', 'typical-p',
-  'repeat-penalty', 'seed', 'profile', 'profile-run', 'profile-copy', 'profile-note', 'profile-table', 'facts', 'tps', 'ttft',
-  'backend', 'adapter', 'selftest',
+  'repeat-penalty', 'seed', 'facts', 'tps', 'ttft', 'backend', 'adapter', 'selftest', 'profile',
+  'profile-run', 'profile-copy', 'profile-note', 'profile-table',
 ];
-/** What the profile runs: few tokens, so that slow devices end soon. */
-const PROFILED = { promptTokens: 32, tokens: 16 };
 /** Settings by the option that each is; an empty one leaves the option out. */
 const settings = {
   temperature: 'temperature', topK: 'top-k', topP: 'top-p', minP: 'min-p', typicalP: 'typical-p', repeatPenalty: 'repeat-penalty', seed: 'seed',
 };
+/** What the profile runs: few tokens, so that slow devices end soon. */
+const PROFILED = { promptTokens: 32, tokens: 16 };
 /** The page's elements by id. */
 const ui = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
 const query = new URLSearchParams(location.search);

@@ -50,11 +50,9 @@ export class Model {
   /** Generates tokens from a made-up prompt, several times, and tells where the time goes, by operation and by layer. */
   async profile(options: ProfileOptions = {}): Promise<Profile> {
     known('profile', options, PROFILE_OPTIONS);
-    const args = {
-      promptTokens: count('promptTokens', options.promptTokens ?? 64),
-      tokens: integer('tokens', options.tokens ?? 32, 2, 2 ** 32 - 1),
-    };
-    return this.#connection.call('profile', args, undefined, options.signal);
+    const { promptTokens, tokens, signal } = options;
+    const args = { promptTokens: count('promptTokens', promptTokens ?? 64), tokens: integer('tokens', tokens ?? 32, 2, 2 ** 32 - 1) };
+    return this.#connection.call('profile', args, undefined, signal);
   }
 
   /** Frees the model and ends its worker. Pending and later calls reject with the code `Disposed`. */

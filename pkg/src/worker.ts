@@ -109,6 +109,20 @@ async function generate(
   }
 }
 
+/**
+ * The engine's log-probabilities carry no ids, are absent where not asked for, and are `null` for a probability of 0, whose logarithm JSON lacks.
+ * They are 32-bit numbers in the fewest digits, which rounding makes exact.
+ */
+function readPiece(json: string): Piece {
+  const { ids, text, logprobs = [] } = JSON.parse(json) as EnginePiece;
+  const named = logprobs.map(({ logprob, top }, i) => ({
+    id: ids[i] as number,
+    logprob: Math.fround(logprob ?? -Infinity),
+    top: top.map(([id, logprob]) => [id, Math.fround(logprob)] as const),
+  }));
+  return { ids, text, logprobs: named };
+}
+
 async function profile({ promptTokens, tokens }: Calls['profile']['in']): Promise<Profile> {
   const report = await loaded().profile(JSON.stringify({ pp: promptTokens, tg: tokens }));
   return JSON.parse(report, (_, value) => (isRecord(value) ? camelCased(value) : value));
@@ -122,20 +136,6 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 function camelCased(record: Record<string, unknown>): Record<string, unknown> {
   const name = (key: string) => key.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [name(key), value]));
-}
-
-/**
- * The engine's log-probabilities carry no ids, are absent where not asked for, and are `null` for a probability of 0, whose logarithm JSON lacks.
- * They are 32-bit numbers in the fewest digits, which rounding makes exact.
- */
-function readPiece(json: string): Piece {
-  const { ids, text, logprobs = [] } = JSON.parse(json) as EnginePiece;
-  const named = logprobs.map(({ logprob, top }, i) => ({
-    id: ids[i] as number,
-    logprob: Math.fround(logprob ?? -Infinity),
-    top: top.map(([id, logprob]) => [id, Math.fround(logprob)] as const),
-  }));
-  return { ids, text, logprobs: named };
 }
 
 function loaded(): Model {

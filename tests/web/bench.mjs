@@ -31,8 +31,8 @@ const request = {
   load: { backend: values.backend, contextLength: number('ctx') },
   bench: {
     ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
-    profile: values.profile,
     in_flight: number('in-flight'),
+    profile: values.profile,
   },
 };
 

@@ -71,35 +71,6 @@ test('a file loads, generates and reports', options, async () => {
   assert.equal(got.seen.at(-1).bytes, got.seen.at(-1).total);
 });
 
-for (const backend of ['cpu', 'wgpu']) {
-  test(`a model on ${backend} tells where its time goes`, options, async () => {
-    const got = await evaluate(`
-      for (let tries = 0; tries < 30 && !(await navigator.gpu?.requestAdapter()); tries++) await new Promise((r) => setTimeout(r, 200));
-      const model = await blueshift.load(url, { backend: '${backend}', contextLength: 64 });
-      const profile = await model.profile({ promptTokens: 4, tokens: 3 });
-      const { text } = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
-      const refused = await Promise.all([{ tokens: 1 }, { promptTokens: 0 }, { tokens: 1.5 }, { nTokens: 3 }].map((o) => outcome(model.profile(o))));
-      return { profile, text, refused, aborted: await outcome(model.profile({ signal: AbortSignal.abort() })) };
-    `);
-    const { profile } = got;
-    console.log(`${backend}: by ${profile.method}, ratio ${profile.ratio}`);
-    assert.ok(backend === 'cpu' ? profile.method === 'clock' : profile.method !== 'clock', profile.method);
-    const decode = profile.ops.filter((op) => op.phase === 'decode');
-    const count = (start) => decode.filter((op) => op.label.startsWith(start)).map((op) => op.count);
-    // Two tokens after the first, 30 layers.
-    assert.equal(profile.tokens, 2);
-    for (const label of ['rope_append ', 'attention ', 'gated_activation ', 'matmul ffn_down ', 'matmul attn_output ']) {
-      assert.deepEqual(count(label), [60], label);
-    }
-    assert.deepEqual(count('embed '), [2]);
-    assert.equal(profile.layers.filter((layer) => layer.phase === 'decode').length, 30);
-    const sum = profile.ops.reduce((sum, op) => sum + op.totalMs, 0);
-    assert.ok(Math.abs(sum - profile.sumOfOpsMs) <= 1e-6 * sum, `${sum} is not ${profile.sumOfOpsMs}`);
-    assert.equal(got.text, ' Paris');
-    assert.deepEqual([got.refused, got.aborted], [Array(4).fill('BadArgument'), 'AbortError']);
-  });
-}
-
 const PROMPT = 'The capital of France is';
 
 /** What the command line answers on its CPU backend. */
@@ -159,6 +130,35 @@ for (const [backend, maxTokens, tried] of [['cpu', 8, samplings], ['wgpu', 3, sa
       assert.ok(seen.length > 0 && seen.every(Boolean));
     }
     assert.deepEqual(got.bare.logprobs.map(({ top }) => top), [[]]);
+  });
+}
+
+for (const backend of ['cpu', 'wgpu']) {
+  test(`a model on ${backend} tells where its time goes`, options, async () => {
+    const got = await evaluate(`
+      for (let tries = 0; tries < 30 && !(await navigator.gpu?.requestAdapter()); tries++) await new Promise((r) => setTimeout(r, 200));
+      const model = await blueshift.load(url, { backend: '${backend}', contextLength: 64 });
+      const profile = await model.profile({ promptTokens: 4, tokens: 3 });
+      const { text } = await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result;
+      const refused = await Promise.all([{ tokens: 1 }, { promptTokens: 0 }, { tokens: 1.5 }, { nTokens: 3 }].map((o) => outcome(model.profile(o))));
+      return { profile, text, refused, aborted: await outcome(model.profile({ signal: AbortSignal.abort() })) };
+    `);
+    const { profile } = got;
+    console.log(`${backend}: by ${profile.method}, ratio ${profile.ratio}`);
+    assert.ok(backend === 'cpu' ? profile.method === 'clock' : profile.method !== 'clock', profile.method);
+    const decode = profile.ops.filter((op) => op.phase === 'decode');
+    const count = (start) => decode.filter((op) => op.label.startsWith(start)).map((op) => op.count);
+    // Two tokens after the first, 30 layers.
+    assert.equal(profile.tokens, 2);
+    for (const label of ['rope_append ', 'attention ', 'gated_activation ', 'matmul ffn_down ', 'matmul attn_output ']) {
+      assert.deepEqual(count(label), [60], label);
+    }
+    assert.deepEqual(count('embed '), [2]);
+    assert.equal(profile.layers.filter((layer) => layer.phase === 'decode').length, 30);
+    const sum = profile.ops.reduce((sum, op) => sum + op.totalMs, 0);
+    assert.ok(Math.abs(sum - profile.sumOfOpsMs) <= 1e-6 * sum, `${sum} is not ${profile.sumOfOpsMs}`);
+    assert.equal(got.text, ' Paris');
+    assert.deepEqual([got.refused, got.aborted], [Array(4).fill('BadArgument'), 'AbortError']);
   });
 }
 

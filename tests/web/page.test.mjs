@@ -60,6 +60,26 @@ for (const backend of ['cpu', 'wgpu']) {
   });
 }
 
+test('the settings are those of the command line', { timeout: PATIENCE }, async () => {
+  const page = await browser.open(`?model=models/${smollm2}&backend=cpu`);
+  await page.waitForSelector('#prompt', { state: 'visible' });
+  await page.click('#settings summary');
+  const chosen = { temperature: '1.2', 'top-k': '50', 'top-p': '0.9', 'min-p': '0.01', 'typical-p': '0.8', 'repeat-penalty': '1.1', seed: '11' };
+  for (const [id, value] of Object.entries(chosen)) await page.fill(`#${id}`, value);
+  assert.equal(await page.textContent('#temperature-value'), '1.2');
+  const { temperature, ...named } = chosen;
+  const options = Object.entries({ temp: temperature, ...named }).flatMap(([name, value]) => [`--${name}`, value]);
+  assert.equal(await chat(page), referenceText(...options));
+  await page.click('#new-chat');
+  await page.fill('#top-p', '3');
+  await page.fill('#prompt', PROMPT);
+  await page.click('#send');
+  await page.waitForSelector('#status.error');
+  assert.match(await page.textContent('#status'), /topP is 3, expected a number above 0, at most 1/);
+  assert.equal(await page.inputValue('#prompt'), PROMPT);
+  await page.close();
+});
+
 test('the page shows where the time goes', { timeout: PATIENCE }, async () => {
   const page = await browser.open(`?model=models/${smollm2}&backend=cpu`);
   await page.waitForSelector('#prompt', { state: 'visible' });
@@ -78,26 +98,6 @@ test('the page shows where the time goes', { timeout: PATIENCE }, async () => {
   const copied = JSON.parse(await page.evaluate(() => globalThis.copied));
   assert.equal(copied.ops.length, (await page.$$('#profile-table td:first-child')).length);
   assert.match(await page.textContent('#profile-note'), /decode: 15 tokens/);
-  await page.close();
-});
-
-test('the settings are those of the command line', { timeout: PATIENCE }, async () => {
-  const page = await browser.open(`?model=models/${smollm2}&backend=cpu`);
-  await page.waitForSelector('#prompt', { state: 'visible' });
-  await page.click('#settings summary');
-  const chosen = { temperature: '1.2', 'top-k': '50', 'top-p': '0.9', 'min-p': '0.01', 'typical-p': '0.8', 'repeat-penalty': '1.1', seed: '11' };
-  for (const [id, value] of Object.entries(chosen)) await page.fill(`#${id}`, value);
-  assert.equal(await page.textContent('#temperature-value'), '1.2');
-  const { temperature, ...named } = chosen;
-  const options = Object.entries({ temp: temperature, ...named }).flatMap(([name, value]) => [`--${name}`, value]);
-  assert.equal(await chat(page), referenceText(...options));
-  await page.click('#new-chat');
-  await page.fill('#top-p', '3');
-  await page.fill('#prompt', PROMPT);
-  await page.click('#send');
-  await page.waitForSelector('#status.error');
-  assert.match(await page.textContent('#status'), /topP is 3, expected a number above 0, at most 1/);
-  assert.equal(await page.inputValue('#prompt'), PROMPT);
   await page.close();
 });
 
