@@ -31,28 +31,76 @@ const LOWEST: f32 = -3.0e38;
 // [rows, max_units, n_heads, 2 + head_dim]
 @group(0) @binding(6) var<storage, read_write> partials: array<f32>;
 
-var<workgroup> query: array<f32, HEADS * MAX_HEAD_DIM>;
+var<workgroup> query: array<vec4<f32>, HEADS * MAX_HEAD_DIM / 4u>;
 var<workgroup> weighted: array<f32, HEADS * MAX_HEAD_DIM>;
 var<workgroup> weights: array<f32, HEADS * PAGE>;
 var<workgroup> maxima: array<f32, HEADS * PAGE>;
 var<workgroup> total_max: array<f32, HEADS>;
 var<workgroup> total_sum: array<f32, HEADS>;
 
-// Dot product of a query with the key at `at` (its first eight values; the next eight are PAGE entries on).
+// Sums over the values 0 to 3 and 4 to 7 of each eight.
+struct Halves {
+    low: vec4<f32>,
+    high: vec4<f32>,
+}
+
+// Adds the products of eight values, the `g`th eight of a head.
+fn add_eight(sums: Halves, head: u32, g: u32, key: vec4<u32>) -> Halves {
+    let q = (head * params.head_dim + 8u * g) / 4u;
+    // exact: 11 + 11 significant bits
+    let low = sums.low + query[q] * vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
+    // exact: 11 + 11 significant bits
+    let high = sums.high + query[q + 1u] * vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
+    return Halves(low, high);
+}
+
+// Dot product of a query with the key at `at` (its first eight values; the next eight are PAGE entries on). Four loads are on their way at
+// once.
 fn score(head: u32, at: u32) -> f32 {
-    var low = vec4<f32>(0.0);
-    var high = vec4<f32>(0.0);
-    for (var g = 0u; g < params.head_dim / 8u; g += 1u) {
-        let key = keys[at + g * PAGE];
-        let q = head * params.head_dim + 8u * g;
-        let q_low = vec4<f32>(query[q], query[q + 1u], query[q + 2u], query[q + 3u]);
-        let q_high = vec4<f32>(query[q + 4u], query[q + 5u], query[q + 6u], query[q + 7u]);
-        // exact: 11 + 11 significant bits
-        low = low + q_low * vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
-        // exact: 11 + 11 significant bits
-        high = high + q_high * vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
+    let n = params.head_dim / 8u;
+    var sums = Halves(vec4<f32>(0.0), vec4<f32>(0.0));
+    for (var g = 0u; g < n; g += 4u) {
+        let key0 = keys[at + g * PAGE];
+        let key1 = keys[at + min(g + 1u, n - 1u) * PAGE];
+        let key2 = keys[at + min(g + 2u, n - 1u) * PAGE];
+        let key3 = keys[at + min(g + 3u, n - 1u) * PAGE];
+        sums = add_eight(sums, head, g, key0);
+        if g + 1u < n {
+            sums = add_eight(sums, head, g + 1u, key1);
+        }
+        if g + 2u < n {
+            sums = add_eight(sums, head, g + 2u, key2);
+        }
+        if g + 3u < n {
+            sums = add_eight(sums, head, g + 3u, key3);
+        }
     }
+    let low = sums.low;
+    let high = sums.high;
     return ((low.x + low.y) + (low.z + low.w)) + ((high.x + high.y) + (high.z + high.w));
+}
+
+// A pair of values' weighted sum, and the sum of the weights.
+struct Weighted {
+    acc: vec2<f32>,
+    sum: f32,
+}
+
+// Four values of a dimension pair, at slots `slot` on.
+fn load_four(at: u32, stride: u32) -> vec4<u32> {
+    return vec4<u32>(values[at], values[at + stride], values[at + 2u * stride], values[at + 3u * stride]);
+}
+
+// Adds four of them, ascending. Where a weight is 0 the slot may hold anything.
+fn add_four(before: Weighted, at: u32, loaded: vec4<u32>) -> Weighted {
+    var w = before;
+    for (var j = 0u; j < 4u; j += 1u) {
+        let weight = weights[at + j];
+        w.sum = w.sum + weight;
+        // exact: 12 + 11 significant bits
+        w.acc = w.acc + weight * unpack2x16float(select(0u, loaded[j], weight > 0.0));
+    }
+    return w;
 }
 
 // Largest score of each head's PAGE lanes; every lane gets its head's.
@@ -83,8 +131,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first_head = kv_head * heads_a_kv + first_of_group;
     let n_values = n_heads_here * params.head_dim;
     let row_start = row * (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
-    for (var i = lane; i < n_values; i += LANES) {
-        query[i] = qkv[row_start + first_head * params.head_dim + i];
+    for (var i = lane; i < n_values / 4u; i += LANES) {
+        let at = row_start + first_head * params.head_dim + 4u * i;
+        query[i] = vec4<f32>(qkv[at], qkv[at + 1u], qkv[at + 2u], qkv[at + 3u]);
     }
     workgroupBarrier();
 
@@ -117,14 +166,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var i = lane; i < n_pairs; i += LANES) {
             let h = i / pairs_a_head;
             let dim_pair = i % pairs_a_head;
-            var sum = 0.0;
-            var acc = vec2<f32>(0.0);
-            for (var t = first_slot; t < end_slot; t += 1u) {
-                let w = weights[h * PAGE + t];
-                sum = sum + w;
-                // exact: 12 + 11 significant bits
-                acc = acc + w * unpack2x16float(values[(page * PAGE + t) * pairs_a_head + dim_pair]);
+            var w = Weighted(vec2<f32>(0.0), 0.0);
+            // Sixteen loads are on their way at once. Slots that are not visible have the weight 0.
+            for (var t = first_slot / 16u * 16u; t < end_slot; t += 16u) {
+                let at = (page * PAGE + t) * pairs_a_head + dim_pair;
+                let loaded0 = load_four(at, pairs_a_head);
+                let loaded1 = load_four(at + 4u * pairs_a_head, pairs_a_head);
+                let loaded2 = load_four(at + 8u * pairs_a_head, pairs_a_head);
+                let loaded3 = load_four(at + 12u * pairs_a_head, pairs_a_head);
+                let first = h * PAGE + t;
+                w = add_four(w, first, loaded0);
+                w = add_four(w, first + 4u, loaded1);
+                w = add_four(w, first + 8u, loaded2);
+                w = add_four(w, first + 12u, loaded3);
             }
+            let sum = w.sum;
+            let acc = w.acc;
             if is_first {
                 weighted[2u * i] = acc.x;
                 weighted[2u * i + 1u] = acc.y;

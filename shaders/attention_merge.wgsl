@@ -42,6 +42,14 @@ fn merge(a: Partial, b: Partial) -> Partial {
     return Partial(maximum, guard(a.sum * fa) + guard(b.sum * fb), guard4(a.values * fa) + guard4(b.values * fb));
 }
 
+// A group joins the total, or is its beginning.
+fn joined(total: Partial, group: Partial, has_total: bool) -> Partial {
+    if has_total {
+        return merge(total, group);
+    }
+    return group;
+}
+
 fn merged(row: u32, column: u32) -> vec4<f32> {
     if column >= params.width {
         return vec4<f32>(0.0);
@@ -53,20 +61,26 @@ fn merged(row: u32, column: u32) -> vec4<f32> {
     let end = end_unit(position);
     let units_a_group = CHUNKS_PER_GROUP / params.chunks_per_unit;
     var total: Partial;
-    var unit = first;
-    while unit < end {
-        let group_end = min(end, (unit / units_a_group + 1u) * units_a_group);
-        let is_first = unit == first;
-        var group = load(partial_at(row, unit - first, head), dim);
-        for (unit += 1u; unit < group_end; unit += 1u) {
-            group = merge(group, load(partial_at(row, unit - first, head), dim));
+    var group: Partial;
+    var has_total = false;
+    // The next unit is on its way while this one is merged.
+    var ahead = load(partial_at(row, 0u, head), dim);
+    for (var unit = first; unit < end; unit += 1u) {
+        let current = ahead;
+        if unit + 1u < end {
+            ahead = load(partial_at(row, unit + 1u - first, head), dim);
         }
-        if is_first {
-            total = group;
+        if unit == first {
+            group = current;
+        } else if unit % units_a_group != 0u {
+            group = merge(group, current);
         } else {
-            total = merge(total, group);
+            total = joined(total, group, has_total);
+            has_total = true;
+            group = current;
         }
     }
+    total = joined(total, group, has_total);
     return total.values * exact_recip(total.sum);
 }
 

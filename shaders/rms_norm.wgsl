@@ -36,11 +36,27 @@ fn check(row: u32, largest: u32) {
     }
 }
 
-fn normed(start: u32, column: u32, r: f32) -> f32 {
+fn value(start: u32, column: u32) -> f32 {
     if column >= params.width {
         return 0.0;
     }
-    return (x[start + column] * r) * weight[column];
+    return x[start + column];
+}
+
+// Four values and their weights, 0 past the end.
+struct Four {
+    x: vec4<f32>,
+    weight: vec4<f32>,
+}
+
+fn four(start: u32, c: u32) -> Four {
+    var w = vec4<f32>(0.0);
+    for (var j = 0u; j < 4u; j += 1u) {
+        if c + j < params.width {
+            w[j] = weight[c + j];
+        }
+    }
+    return Four(vec4<f32>(value(start, c), value(start, c + 1u), value(start, c + 2u), value(start, c + 3u)), w);
 }
 
 @compute @workgroup_size(LANES)
@@ -51,18 +67,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let start = group.y * params.width;
     var sum = 0.0;
     var largest = 0u;
-    for (var i = lane; i < params.width; i += LANES) {
-        let v = x[start + i];
-        sum = sum + guard(v * v);
-        largest = max(largest, bitcast<u32>(v) & 0x7fffffffu);
+    // Four loads are on their way at once; what is past the end adds 0.
+    for (var i = lane; i < params.width; i += 4u * LANES) {
+        let v = vec4<f32>(value(start, i), value(start, i + LANES), value(start, i + 2u * LANES), value(start, i + 3u * LANES));
+        let magnitudes = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
+        largest = max(largest, max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w)));
+        sum = sum + guard(v.x * v.x);
+        sum = sum + guard(v.y * v.y);
+        sum = sum + guard(v.z * v.z);
+        sum = sum + guard(v.w * v.w);
     }
+    // Loaded while the sum is made.
+    var ahead = four(start, 4u * lane);
     check(group.y, largest);
     let total = tree256(lane, sum);
     let r = exact_rsqrt(guard(total * params.inverse_width) + params.eps);
 
     for (var first = 0u; first < params.width; first += 4u * LANES) {
         let c = first + 4u * lane;
-        let values = vec4<f32>(normed(start, c, r), normed(start, c + 1u, r), normed(start, c + 2u, r), normed(start, c + 3u, r));
-        emit(group.y, lane, c, values);
+        let now = ahead;
+        if first + 4u * LANES < params.width {
+            ahead = four(start, c + 4u * LANES);
+        }
+        emit(group.y, lane, c, (now.x * r) * now.weight);
     }
 }

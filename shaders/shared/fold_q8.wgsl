@@ -1,4 +1,4 @@
-// Folds a segment of a row of integer weights over TILE rows of int8 activations.
+// Blocks of integer weights against blocks of int8 activations, TILE rows of them.
 // [x rows, places, 2]
 @group(0) @binding(4) var<storage, read> x_q: array<vec4<u32>>;
 // [x rows, places]: bits of d, sum
@@ -24,14 +24,20 @@ fn term(w: Block, low: vec4<u32>, high: vec4<u32>, scale: vec2<u32>) -> f32 {
     return main_term;
 }
 
-fn fold(row: u32, segment: u32, first_x: u32, acc: ptr<function, array<f32, TILE>>) {
+fn place_of(segment: u32, t: u32) -> u32 {
+    return t * params.segments + segment;
+}
+
+// Block `t` of a segment of a row.
+fn block_of(row: u32, segment: u32, t: u32) -> Block {
+    return load_block(row, place_of(segment, t), segment * params.segment_len + t);
+}
+
+// Adds the terms of a block and the block at `place` of each row of x.
+fn add_block(w: Block, place: u32, first_x: u32, acc: ptr<function, array<f32, TILE>>) {
     let places = params.segments * params.segment_len;
-    for (var t = 0u; t < params.segment_len; t += 1u) {
-        let place = t * params.segments + segment;
-        let w = load_block(row, place, segment * params.segment_len + t);
-        for (var r = 0u; r < TILE; r += 1u) {
-            let at = (first_x + r) * places + place;
-            (*acc)[r] = (*acc)[r] + term(w, x_q[2u * at], x_q[2u * at + 1u], x_s[at]);
-        }
+    for (var r = 0u; r < TILE; r += 1u) {
+        let at = (first_x + r) * places + place;
+        (*acc)[r] = (*acc)[r] + term(w, x_q[2u * at], x_q[2u * at + 1u], x_s[at]);
     }
 }

@@ -102,6 +102,8 @@ const RMS_NORM: &str = include_str!("../../shaders/rms_norm.wgsl");
 const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
 const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
 const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
+const FOLD_Q8_AHEAD: &str = include_str!("../../shaders/shared/fold_q8_ahead.wgsl");
+const FOLD_Q8_SERIAL: &str = include_str!("../../shaders/shared/fold_q8_serial.wgsl");
 const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
 const MATMUL_PARAMS: &str = include_str!("../../shaders/shared/matmul_params.wgsl");
 const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
@@ -199,9 +201,13 @@ impl Kernel {
             Kernel::Embed(kind) => [EXACT, STATE, RUNNING, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, STATE, RUNNING, POSITION, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile, form } => {
-                let fold = if kind.is_quantised() { FOLD_Q8 } else { FOLD_FLOAT };
+                let fold = match (kind.is_quantised(), form) {
+                    (false, _) => FOLD_FLOAT.into(),
+                    (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
+                    (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
+                };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind), fold, form.source()].concat()
+                [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind), &fold, form.source()].concat()
             }
             Kernel::RopeAppend => [EXACT, TREE256, STATE, RUNNING, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, RUNNING, POSITION, CHUNKS, ATTENTION].concat(),
