@@ -223,6 +223,8 @@ mod tests {
         };
         // 134.5 million weights, 34 bytes a block of 32, and a header of about 1 MB.
         assert_eq!(millions("smollm2-135m"), 144);
+        // 596.0 million, and a header of about 4 MB.
+        assert_eq!(millions("qwen3-0.6b"), 637);
         assert!(MicroModel::real("nobody", QuantType::F16).is_none());
     }
 
