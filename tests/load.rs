@@ -95,7 +95,7 @@ fn what_a_model_needs_is_named() {
     other[architecture.len() - 5..].copy_from_slice(b"mamba");
     let error = damaged(architecture, &other);
     assert!(
-        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported.contains("gemma3")),
+        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported == "llama, gemma3, qwen3"),
         "{error:?}"
     );
 }
@@ -114,7 +114,9 @@ fn shapes_must_fit_the_hyper_parameters() {
 /// Numbers that a damaged or hostile file may hold, in every hyper-parameter, one at a time: refused or harmless, never a panic.
 #[test]
 fn no_hyper_parameter_panics() {
-    for micro in [MicroModel::llama(QuantType::Q4_0), MicroModel::gemma3(QuantType::Q8_0)] {
+    for micro in
+        [MicroModel::llama(QuantType::Q4_0), MicroModel::gemma3(QuantType::Q8_0), MicroModel::qwen3(QuantType::Q5_0)]
+    {
         let whole = micro.bytes();
         let arch = micro.arch.name();
         let keys = [
@@ -163,4 +165,26 @@ fn unused_layer_tensors_are_refused() {
     bytes[at..at + 4].copy_from_slice(&6u32.to_le_bytes());
     let error = load(bytes).err();
     assert!(matches!(&error, Some(Error::BadTensor { tensor, .. }) if tensor.starts_with("blk.6.")), "{error:?}");
+}
+
+/// Qwen's layers are Llama's with two norms more: neither may pass for the other.
+#[test]
+fn one_architecture_does_not_read_anothers_layers() {
+    let renamed = |micro: MicroModel, from: &[u8], to: &[u8]| {
+        let mut bytes = micro.bytes();
+        while bytes.windows(from.len()).any(|w| w == from) {
+            replace(&mut bytes, from, to);
+        }
+        load(bytes).err()
+    };
+    let error = renamed(MicroModel::qwen3(QuantType::Q4_0), b"qwen3", b"llama");
+    assert!(
+        matches!(&error, Some(Error::BadTensor { tensor, .. }) if tensor == "blk.0.attn_q_norm.weight"),
+        "{error:?}"
+    );
+    let error = renamed(MicroModel::llama(QuantType::Q4_0), b"llama", b"qwen3");
+    assert!(
+        matches!(&error, Some(Error::MissingTensor { tensor }) if tensor == "blk.0.attn_q_norm.weight"),
+        "{error:?}"
+    );
 }

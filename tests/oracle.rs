@@ -12,7 +12,7 @@ use blueshift::cpu::backend::{CpuBackend, CpuWeights};
 use blueshift::engine::backend::Backend;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::{GgufFile, Source, open};
-use blueshift::micro::{Arch, MicroModel, writer::Writer};
+use blueshift::micro::{MicroModel, writer::Writer};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, Progress, load_weights, read_vector};
 use blueshift::quant::QuantType;
@@ -301,16 +301,21 @@ fn gemma3_as_f32_is_llama_cpp_as_f32() {
     check_plain(&gemma3(), &["short", "lighthouse", "unicode"]);
 }
 
-/// Every block format in both architectures, and the other shapes in one.
+/// Every block format in every architecture, and some other shapes.
 fn micro_models() -> Vec<(String, MicroModel)> {
     let mut models = vec![
         ("llama3-Q4_0".to_string(), MicroModel::llama3(QuantType::Q4_0)),
         ("smol-Q4_1".to_string(), MicroModel::smol(QuantType::Q4_1)),
         ("tiny-Q8_0".to_string(), MicroModel::tiny(QuantType::Q8_0)),
+        // Heads of 128 over a hidden state of 192, an output matrix of its own.
+        (
+            "qwen3-untied-Q4_1".to_string(),
+            MicroModel { d: 192, n_heads: 6, head_dim: 128, tied: false, ..MicroModel::qwen3(QuantType::Q4_1) },
+        ),
     ];
     for kind in QuantType::ALL {
-        for (arch, model) in [(Arch::Llama, MicroModel::llama(kind)), (Arch::Gemma3, MicroModel::gemma3(kind))] {
-            models.push((format!("{}-{kind:?}", arch.name()), model));
+        for model in [MicroModel::llama(kind), MicroModel::gemma3(kind), MicroModel::qwen3(kind)] {
+            models.push((format!("{}-{kind:?}", model.arch.name()), model));
         }
     }
     models
@@ -326,6 +331,8 @@ struct MicroGolden {
 struct MicroRow {
     name: String,
     n_vocab: usize,
+    /// The greedy steps, each with its likeliest candidates, best first.
+    steps: Vec<Vec<Candidate>>,
 }
 
 #[test]
@@ -335,20 +342,26 @@ fn micro_models_give_the_logits_of_llama_cpp() {
     let models = micro_models();
     assert_eq!(models.len(), golden.models.len());
     let mut wrong = Vec::new();
-    for MicroRow { name, n_vocab } in &golden.models {
+    let (mut n_steps, mut n_equal) = (0, 0);
+    for MicroRow { name, n_vocab, steps } in &golden.models {
         let mut row = || -> Vec<f64> { values.by_ref().take(*n_vocab).map(f64::from).collect() };
         let (rounded, plain) = (row(), row());
         let model = &models.iter().find(|(known, _)| known == name).expect("a known model").1;
         let file = open_source(Source::memory(name, model.bytes()));
-        let ours = |file| log_softmax(&last_rows(&mut backend(file), &golden.ids, 1)[0]);
-        let (row, plain_row) = (ours(&file), ours(&plain_copy(&file)));
+        let greedy: Vec<u32> = steps.iter().map(|step| step[0].0).collect();
+        let forced = [&golden.ids[..], &greedy[..greedy.len() - 1]].concat();
+        let rows = last_rows(&mut backend(&file), &forced, steps.len());
+        let rows: Vec<Vec<f64>> = rows.iter().map(|row| log_softmax(row)).collect();
+        let row = &rows[0];
+        let plain_row = log_softmax(&last_rows(&mut backend(&plain_copy(&file)), &golden.ids, 1)[0]);
         // llama.cpp's int8 blocks of K-quants hold 256 values, and Q6_K has the largest share of that error.
-        let most_between = if model.quant == QuantType::Q6_K { 2.5e-3 } else { 1e-3 };
-        let cases = [
-            ("rounded", &row, &rounded, most_between),
-            ("plain", &row, &plain, 1e-3),
-            ("f32", &plain_row, &plain, 1e-5),
-        ];
+        let most_between = match model.quant {
+            QuantType::Q6_K => 2.5e-3,
+            QuantType::Q4_K | QuantType::Q5_K => 1.5e-3,
+            _ => 1e-3,
+        };
+        let cases =
+            [("rounded", row, &rounded, most_between), ("plain", row, &plain, 1e-3), ("f32", &plain_row, &plain, 1e-5)];
         for (what, ours, theirs, most) in cases {
             let nmse = Nmse::of(ours, theirs).value();
             println!("{name} {what}: nmse {nmse:.2e}");
@@ -356,8 +369,26 @@ fn micro_models_give_the_logits_of_llama_cpp() {
                 wrong.push(format!("{name} {what}: {nmse:.2e}"));
             }
         }
+        for (i, (step, row)) in steps.iter().zip(&rows).enumerate() {
+            let id = argmax(row) as u32;
+            n_steps += 1;
+            n_equal += usize::from(id == step[0].0);
+            // Three deviations of a difference of two logits.
+            let most = 3.0 * (2.0 * most_between * variance(row)).sqrt();
+            let gap = gap(step, row, id);
+            if id != step[0].0 && gap >= most {
+                wrong.push(format!("{name}: the candidates of step {i} lie {gap} apart, above {most}"));
+            }
+        }
     }
+    println!("{n_equal} of {n_steps} greedy ids equal");
+    assert!(n_equal * 100 >= n_steps * 94, "only {n_equal} of {n_steps} ids are llama.cpp's");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn variance(row: &[f64]) -> f64 {
+    let mean = row.iter().sum::<f64>() / row.len() as f64;
+    row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64
 }
 
 /// For `tools/golden_llama.py`.

@@ -92,11 +92,24 @@ fn gemma3_of_every_type() {
 }
 
 #[test]
+fn qwen3_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        compare_micro(&format!("qwen3 {kind:?}"), &MicroModel::qwen3(kind), 70);
+    }
+}
+
+#[test]
 fn odd_shapes() {
     if !common::has_adapter() {
         return;
     }
     compare_micro("llama3, untied", &MicroModel::llama3(QuantType::Q4_0), 70);
+    // 20 divisors of RoPE's frequencies.
+    let heads_of_40 = MicroModel { n_heads: 8, head_dim: 40, ..MicroModel::llama3(QuantType::Q4_0) };
+    compare_micro("llama3, heads of 40", &heads_of_40, 9);
     let odd =
         MicroModel { d: 576, n_heads: 9, n_kv_heads: 3, head_dim: 64, ffn: 1536, ..MicroModel::llama(QuantType::Q4_1) };
     compare_micro("576 wide, 9 heads over 3", &odd, 66);
@@ -112,6 +125,21 @@ fn odd_shapes() {
     compare_micro("96 wide, 1,184 in the middle", &padded, 9);
     let mixed = MicroModel { head_quant: QuantType::F16, ..MicroModel::llama(QuantType::Q8_0) };
     compare_micro("float head over quantised layers", &mixed, 9);
+    // Heads of Qwen 3's width, five query heads a key head, an output matrix of its own.
+    let wide = MicroModel {
+        d: 160,
+        n_heads: 10,
+        n_kv_heads: 2,
+        head_dim: 128,
+        ffn: 416,
+        tied: false,
+        ..MicroModel::qwen3(QuantType::Q4_0)
+    };
+    compare_micro("160 wide, 10 heads of 128", &wide, 66);
+    // Heads narrower than the hidden state's share, of a width that is no power of two.
+    let narrow =
+        MicroModel { d: 192, n_heads: 4, n_kv_heads: 4, head_dim: 24, ffn: 96, ..MicroModel::qwen3(QuantType::F16) };
+    compare_micro("192 wide, 4 heads of 24", &narrow, 9);
 }
 
 /// Settings that adjust and filter, penalties above all: a step must see what the steps before it in its burst drew.

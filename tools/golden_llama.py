@@ -9,7 +9,8 @@ run, then `N_SPREAD` spread evenly over the vocabulary. Layout, little endian, f
 many values of the first run (f32), as many of the second.
 
 Micro models (STEM `micro`): `cargo test --test oracle -- --ignored` writes them to the temporary folder first. micro.json
-names them, micro.bin holds two rows of log-probabilities (f32) for each, one of each run.
+names them and holds the greedy steps of the first run, micro.bin holds two rows of log-probabilities (f32) for each, one
+of each run.
 """
 
 import json
@@ -25,6 +26,7 @@ import xllamacpp
 OUT = pathlib.Path(__file__).parent.parent / "tests" / "data" / "llama"
 N_GREEDY = 64
 N_CANDIDATES = 4
+N_MICRO_GREEDY = 8
 N_TOP = 256
 N_SPREAD = 1024
 N_CTX = 1024
@@ -279,18 +281,32 @@ def write_golden(stem: str, folder: pathlib.Path) -> None:
     (OUT / f"{stem}.json").write_text(head + lines + "\n]}\n")
 
 
+def micro_steps(oracle: Oracle, n_vocab: int) -> tuple[np.ndarray, list[list[tuple[int, float]]]]:
+    """The row after the micro prompt, and the greedy steps from there: candidates, best first."""
+    letter = 65  # drawn in place of the likeliest token, which may be half a character
+    ids, rows, steps = list(MICRO_IDS), [], []
+    for _ in range(N_MICRO_GREEDY):
+        row = oracle.row(ids, n_vocab, letter)
+        top = np.argsort(-row, kind="stable")[:N_CANDIDATES]
+        steps.append([(int(id), round(float(row[id]), 5)) for id in top])
+        rows.append(row)
+        ids.append(int(top[0]))
+    return rows[0], steps
+
+
 def write_micro() -> None:
     models = []
-    letter = 65  # the micro models' likeliest token may be half a character
     with tempfile.TemporaryDirectory() as temp, open(OUT / "micro.bin", "wb") as out:
         for path in sorted((pathlib.Path(tempfile.gettempdir()) / "blueshift-micro").glob("*.gguf")):
             plain = pathlib.Path(temp) / path.name
             write_f32(path, plain)
             n_vocab = vocabulary(path)
-            for file in (path, plain):
-                out.write(Oracle(file).row(MICRO_IDS, n_vocab, letter).astype("<f4").tobytes())
-            models.append({"name": path.stem, "n_vocab": n_vocab})
-    lines = ",\n".join(json.dumps(model) for model in models)
+            row, steps = micro_steps(Oracle(path), n_vocab)
+            plain_row, _ = micro_steps(Oracle(plain), n_vocab)
+            out.write(row.astype("<f4").tobytes())
+            out.write(plain_row.astype("<f4").tobytes())
+            models.append({"name": path.stem, "n_vocab": n_vocab, "steps": steps})
+    lines = ",\n".join(json.dumps(model, separators=(",", ":")) for model in models)
     (OUT / "micro.json").write_text(f'{{"ids": {json.dumps(MICRO_IDS)}, "models": [\n{lines}\n]}}\n')
 
 

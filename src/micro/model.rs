@@ -18,6 +18,8 @@ pub enum Arch {
     Llama,
     /// Gemma 3, text only.
     Gemma3,
+    /// Qwen 3, dense.
+    Qwen3,
 }
 
 impl Arch {
@@ -26,6 +28,7 @@ impl Arch {
         match self {
             Self::Llama => "llama",
             Self::Gemma3 => "gemma3",
+            Self::Qwen3 => "qwen3",
         }
     }
 }
@@ -173,13 +176,11 @@ impl MicroModel {
             weight("ffn_up", self.ffn, self.d),
             weight("ffn_down", self.d, self.ffn),
         ]);
+        if self.arch != Arch::Llama {
+            list.extend([norm(&name("attn_q_norm"), self.head_dim), norm(&name("attn_k_norm"), self.head_dim)]);
+        }
         if self.arch == Arch::Gemma3 {
-            list.extend([
-                norm(&name("attn_q_norm"), self.head_dim),
-                norm(&name("attn_k_norm"), self.head_dim),
-                norm(&name("post_attention_norm"), self.d),
-                norm(&name("post_ffw_norm"), self.d),
-            ]);
+            list.extend([norm(&name("post_attention_norm"), self.d), norm(&name("post_ffw_norm"), self.d)]);
         }
     }
 
@@ -209,6 +210,7 @@ impl MicroModel {
                 w.u32("llama.vocab_size", self.n_vocab() as u32);
             }
             Arch::Gemma3 => w.u32("gemma3.attention.sliding_window", self.window as u32),
+            Arch::Qwen3 => {}
         }
         add_tokenizer(&mut w, self.n_vocab());
         w
@@ -274,7 +276,7 @@ mod tests {
         for quant in QuantType::ALL {
             let (llama, llama3) = (MicroModel::llama(quant), MicroModel::llama3(quant));
             let (smol, tiny, gemma3) = (MicroModel::smol(quant), MicroModel::tiny(quant), MicroModel::gemma3(quant));
-            for model in [llama, llama3, smol, tiny, gemma3] {
+            for model in [llama, llama3, smol, tiny, gemma3, MicroModel::qwen3(quant)] {
                 let header = opened(&model).header;
                 assert_eq!(header.tensors().len(), model.tensors().len(), "{model:?}");
                 assert_eq!(header.require("blk.1.ffn_down.weight").expect("there").kind, fitting(quant, model.ffn));

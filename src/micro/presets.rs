@@ -20,7 +20,7 @@ struct RealShape {
     rope_factor: Option<f32>,
 }
 
-const REAL_SHAPES: [RealShape; 4] = [
+const REAL_SHAPES: [RealShape; 6] = [
     RealShape {
         name: "smollm2-135m",
         arch: Arch::Llama,
@@ -80,6 +80,36 @@ const REAL_SHAPES: [RealShape; 4] = [
         tied: false,
         rope_theta: 5e5,
         rope_factor: Some(8.0),
+    },
+    RealShape {
+        name: "qwen3-0.6b",
+        arch: Arch::Qwen3,
+        n_layers: 28,
+        d: 1024,
+        n_heads: 16,
+        n_kv_heads: 8,
+        head_dim: 128,
+        ffn: 3072,
+        vocab: 151_936,
+        n_ctx: 40_960,
+        tied: true,
+        rope_theta: 1e6,
+        rope_factor: None,
+    },
+    RealShape {
+        name: "qwen3-4b",
+        arch: Arch::Qwen3,
+        n_layers: 36,
+        d: 2560,
+        n_heads: 32,
+        n_kv_heads: 8,
+        head_dim: 128,
+        ffn: 9728,
+        vocab: 151_936,
+        n_ctx: 40_960,
+        tied: true,
+        rope_theta: 1e6,
+        rope_factor: None,
     },
 ];
 
@@ -144,6 +174,11 @@ impl MicroModel {
         }
     }
 
+    /// A Qwen 3 of two layers, whose queries are twice as wide as its hidden state.
+    pub fn qwen3(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen3, head_dim: 64, rope_theta: 1_000_000.0, eps: 1e-6, ..Self::llama(quant) }
+    }
+
     /// The names `real` knows.
     pub fn real_names() -> impl Iterator<Item = &'static str> {
         REAL_SHAPES.iter().map(|s| s.name)
@@ -155,6 +190,7 @@ impl MicroModel {
         let base = match s.arch {
             Arch::Llama => Self::llama(quant),
             Arch::Gemma3 => Self { window: 512, ..Self::gemma3(quant) },
+            Arch::Qwen3 => Self::qwen3(quant),
         };
         Some(Self {
             n_layers: s.n_layers,
@@ -187,6 +223,8 @@ mod tests {
         };
         // 134.5 million weights, 34 bytes a block of 32, and a header of about 1 MB.
         assert_eq!(millions("smollm2-135m"), 144);
+        // 596.0 million, and a header of about 4 MB.
+        assert_eq!(millions("qwen3-0.6b"), 637);
         assert!(MicroModel::real("nobody", QuantType::F16).is_none());
     }
 

@@ -171,3 +171,38 @@ impl Keys<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::Value;
+
+    #[test]
+    fn rope_scaling_is_linear_or_none() {
+        let cases = [
+            (None, None, Some(1.0)),
+            (None, Some(4.0), Some(4.0)),
+            (Some("linear"), Some(8.0), Some(8.0)),
+            (Some("linear"), Some(0.0), Some(1.0)),
+            (Some("none"), Some(8.0), Some(1.0)),
+            (Some("linear"), Some(-1.0), None),
+            (Some("yarn"), Some(4.0), None),
+            (Some("longrope"), None, None),
+        ];
+        for (kind, factor, expected) in cases {
+            let mut meta = Metadata::default();
+            if let Some(kind) = kind {
+                meta.insert("qwen3.rope.scaling.type", Value::String(kind.into()));
+            }
+            if let Some(factor) = factor {
+                meta.insert("qwen3.rope.scaling.factor", Value::F32(factor));
+            }
+            let found = Keys { meta: &meta, architecture: "qwen3" }.rope_factor();
+            match (found, expected) {
+                (Ok(found), Some(expected)) => assert_eq!(found, expected, "{kind:?} {factor:?}"),
+                (Err(Error::BadValue { key, .. }), None) => assert!(key.starts_with("qwen3.rope.scaling."), "{key}"),
+                (found, _) => panic!("{kind:?} {factor:?} gave {found:?}"),
+            }
+        }
+    }
+}

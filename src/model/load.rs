@@ -70,9 +70,14 @@ pub async fn read_vector(file: &GgufFile, info: &TensorInfo) -> Result<Vec<f32>>
     let mut bytes = vec![0; info.bytes as usize];
     file.read_tensor(info, 0..info.bytes, &mut bytes).await?;
     check_finite(info, &bytes)?;
-    let mut values = vec![0.0; info.row_len() * info.rows()];
-    for (row, values) in bytes.chunks_exact(info.row_bytes()).zip(values.chunks_exact_mut(info.row_len())) {
-        quant::dequantise_row(info.kind, row, values);
+    // Rows of floats may end inside the 32 values that are decoded at once.
+    let whole = info.row_len().next_multiple_of(32);
+    let (mut row, mut decoded) = (vec![0; info.kind.row_bytes(whole)], vec![0.0; whole]);
+    let mut values = Vec::with_capacity(info.row_len() * info.rows());
+    for bytes in bytes.chunks_exact(info.row_bytes()) {
+        row[..bytes.len()].copy_from_slice(bytes);
+        quant::dequantise_row(info.kind, &row, &mut decoded);
+        values.extend_from_slice(&decoded[..info.row_len()]);
     }
     Ok(values)
 }

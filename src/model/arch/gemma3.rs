@@ -1,6 +1,7 @@
 //! Gemma 3: scaled embeddings, norms before and after each part, QK norm, GeGLU, five sliding-window layers to one global.
 
 use super::Context;
+use super::dense::{self, QkNorm};
 use crate::error::Result;
 use crate::model::weights::Weights;
 use crate::plan::{Activation, Heads, Plan, PlanBuilder, RopeKind, WeightId, builder::QkPrep};
@@ -13,49 +14,27 @@ const LOCAL_THETA: f64 = 10_000.0;
 const LAYERS_27B: usize = 62;
 
 struct Layer {
-    attn_norm: WeightId,
-    qkv: Vec<WeightId>,
-    q_norm: WeightId,
-    k_norm: WeightId,
-    output: WeightId,
+    dense: dense::Layer,
+    /// `[d]`
     post_attention_norm: WeightId,
-    ffn_norm: WeightId,
-    gate_up: Vec<WeightId>,
-    down: WeightId,
+    /// `[d]`
     post_ffw_norm: WeightId,
 }
 
 pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
-    let (c, header) = (cx.config, cx.header);
-    let (q_width, kv_width) = (c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim);
+    let c = cx.config;
     let mut w = Weights::default();
-    let embedding = w.matrix(header, "token_embd.weight", c.n_vocab, c.d)?;
+    let embedding = dense::embedding(&mut w, cx)?;
     let layers = (0..c.n_layers)
         .map(|i| {
-            let name = |part: &str| format!("blk.{i}.{part}.weight");
             Ok(Layer {
-                attn_norm: w.vector(header, &name("attn_norm"), c.d)?,
-                qkv: w.stack(
-                    header,
-                    &[(&name("attn_q"), q_width), (&name("attn_k"), kv_width), (&name("attn_v"), kv_width)],
-                    c.d,
-                )?,
-                q_norm: w.vector(header, &name("attn_q_norm"), c.head_dim)?,
-                k_norm: w.vector(header, &name("attn_k_norm"), c.head_dim)?,
-                output: w.matrix(header, &name("attn_output"), c.d, q_width)?,
-                post_attention_norm: w.vector(header, &name("post_attention_norm"), c.d)?,
-                ffn_norm: w.vector(header, &name("ffn_norm"), c.d)?,
-                gate_up: w.stack(header, &[(&name("ffn_gate"), c.n_ffn), (&name("ffn_up"), c.n_ffn)], c.d)?,
-                down: w.matrix(header, &name("ffn_down"), c.d, c.n_ffn)?,
-                post_ffw_norm: w.vector(header, &name("post_ffw_norm"), c.d)?,
+                dense: dense::Layer::new(&mut w, cx, i, QkNorm::PerHead)?,
+                post_attention_norm: w.vector(cx.header, &dense::name(i, "post_attention_norm"), c.d)?,
+                post_ffw_norm: w.vector(cx.header, &dense::name(i, "post_ffw_norm"), c.d)?,
             })
         })
         .collect::<Result<Vec<_>>>()?;
-    let output_norm = w.vector(header, "output_norm.weight", c.d)?;
-    let head = match header.tensor("output.weight") {
-        Some(_) => w.matrix(header, "output.weight", c.n_vocab, c.d)?,
-        None => embedding,
-    };
+    let (output_norm, head) = dense::head(&mut w, cx, embedding)?;
 
     let mut b = PlanBuilder::new(&w);
     let local_rope = b.rope(c.rope_table(LOCAL_THETA, 1.0, cx.rope_divisors));
@@ -63,12 +42,12 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
     let scale_dim = if c.n_layers == LAYERS_27B { c.d / c.n_heads } else { c.head_dim };
     let scale = (scale_dim as f64).powf(-0.5);
     let x = b.embed(embedding, (c.d as f32).sqrt());
-    for (i, layer) in layers.iter().enumerate() {
+    for (i, Layer { dense: layer, post_attention_norm, post_ffw_norm }) in layers.iter().enumerate() {
         let local = c.window.is_some() && (i + 1) % GLOBAL_EVERY != 0;
         let window = c.window.filter(|_| local);
         let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window };
         let rope = if local { local_rope } else { global_rope };
-        let (q_norm, k_norm) = (Some(layer.q_norm), Some(layer.k_norm));
+        let (q_norm, k_norm) = (layer.q_norm, layer.k_norm);
         let prep = QkPrep { q_norm, k_norm, eps: c.eps, rope, kind: RopeKind::Neox, scale };
         b.begin_layer();
 
@@ -76,12 +55,12 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
         let qkv = b.matmul(&layer.qkv, h);
         let h = b.attention(qkv, heads, prep, &[layer.output]);
         let h = b.matmul(&[layer.output], h);
-        b.rms_norm_add(h, layer.post_attention_norm, c.eps, x);
+        b.rms_norm_add(h, *post_attention_norm, c.eps, x);
         let h = b.rms_norm(x, layer.ffn_norm, c.eps, &layer.gate_up);
         let gate_up = b.matmul(&layer.gate_up, h);
         let h = b.gated_activation(gate_up, Activation::GeluTanh, &[layer.down]);
         let h = b.matmul(&[layer.down], h);
-        b.rms_norm_add(h, layer.post_ffw_norm, c.eps, x);
+        b.rms_norm_add(h, *post_ffw_norm, c.eps, x);
     }
     let plan = b.finish(x, output_norm, c.eps, head);
     Ok((w, plan))

@@ -1,7 +1,9 @@
 //! Architectures: each turns a header into the list of its weights and the plan over them. None knows a backend.
 
+mod dense;
 mod gemma3;
 mod llama;
+mod qwen3;
 
 use std::collections::HashSet;
 
@@ -26,7 +28,7 @@ pub struct Context<'a> {
 type Build = fn(Context<'_>) -> Result<(Weights, Plan)>;
 
 /// Every supported architecture by its `general.architecture`.
-const ARCHITECTURES: [(&str, Build); 2] = [("llama", llama::build), ("gemma3", gemma3::build)];
+const ARCHITECTURES: [(&str, Build); 3] = [("llama", llama::build), ("gemma3", gemma3::build), ("qwen3", qwen3::build)];
 
 /// The weights and the plan of a file.
 pub fn build(context: Context<'_>) -> Result<(Weights, Plan)> {
