@@ -95,7 +95,7 @@ const fn fault(stem: &'static str, from: &'static str, to: &'static str, what: &
 /// Faults that every layer has: the first one shows them.
 const FAULTS: [Fault; 14] = [
     Fault { layer: None, ..fault("embed", "i % 8u) * params.scale", "i % 8u) * (params.scale * 1.0000001)", "values") },
-    fault("rms_norm", "* weight[column];", "* weight[column] * select(1.0, 0.5, column == 37u);", "int8 values"),
+    fault("rms_norm", "w[j] = weight[c + j];", "w[j] = weight[c + j] * select(1.0, 0.5, c + j == 37u);", "int8 values"),
     // One bit of one value in a block is below an int8's step, but moves the block's scale.
     fault("rms_norm", "let r = exact_rsqrt(", "let r = 1.0000002 * exact_rsqrt(", "scales"),
     fault("matmul", "f32(isum)", "f32(isum + 1)", "values"),
@@ -193,8 +193,8 @@ fn the_layer_of_a_fault_is_named() {
         (
             &llama,
             "rms_norm",
-            "* weight[column];",
-            "* weight[column] * select(1.0, 2.0, params.source == 1u && column == 37u);",
+            "w[j] = weight[c + j];",
+            "w[j] = weight[c + j] * select(1.0, 2.0, params.source == 1u && c + j == 37u);",
             first_op(&llama_plan, after_first_layer),
         ),
     ];

@@ -23,7 +23,7 @@
 //!
 //! A rate is counted from the arrival of the last burst of the rung before, over whole round trips: as many arrivals
 //! as bursts in flight, or a multiple, so that clumps of arrivals count whole. Nothing before a generation's first
-//! arrival (prefill, first token) counts.
+//! arrival (prefill, first token) counts; a window that a short answer cuts off goes on in the next one.
 
 use std::collections::VecDeque;
 
@@ -79,6 +79,9 @@ struct Window {
     /// Arrivals that belong to what was before; the last of them starts the window.
     skip: usize,
     start_ms: f64,
+    /// When the last arrival counted came, and how long the window was in earlier generations.
+    last_ms: f64,
+    before_ms: f64,
     bursts: usize,
     steps: usize,
     round_trips_ms: f64,
@@ -87,22 +90,28 @@ struct Window {
 impl Window {
     /// A window that starts now, or with the arrival of the last of `skip` bursts.
     fn new(skip: usize, start_ms: f64) -> Self {
-        Window { skip, start_ms, ..Window::default() }
+        Window { skip, start_ms, last_ms: start_ms, ..Window::default() }
+    }
+
+    /// The window goes on after the arrival of the last of `skip` bursts of another generation.
+    fn resumed(self, skip: usize) -> Self {
+        Window { skip, before_ms: self.before_ms + (self.last_ms - self.start_ms), ..self }
     }
 
     fn add(&mut self, steps: usize, round_trip_ms: f64, now_ms: f64) {
         if self.skip > 0 {
             self.skip -= 1;
-            self.start_ms = now_ms;
+            (self.start_ms, self.last_ms) = (now_ms, now_ms);
             return;
         }
+        self.last_ms = now_ms;
         self.bursts += 1;
         self.steps += steps;
         self.round_trips_ms += round_trip_ms;
     }
 
     fn measured(&self, now_ms: f64) -> Measured {
-        let ms = (now_ms - self.start_ms).max(f64::EPSILON);
+        let ms = (self.before_ms + now_ms - self.start_ms).max(f64::EPSILON);
         let bursts = self.bursts as f64;
         Measured { rate: self.steps as f64 / ms, spacing_ms: ms / bursts, round_trip_ms: self.round_trips_ms / bursts }
     }
@@ -150,7 +159,9 @@ impl FlowControl {
 
     /// Always `burst` steps and `depth` bursts, each at least 1.
     pub(crate) fn fixed(burst: usize, depth: usize) -> Self {
-        Self::on(vec![Rung { burst: burst.max(1), depth: depth.max(1) }], f64::INFINITY)
+        let mut flow = Self::on(vec![Rung { burst: burst.max(1), depth: depth.max(1) }], f64::INFINITY);
+        flow.phase = Phase::Settled { was: None, windows: 0 };
+        flow
     }
 
     fn on(ladder: Vec<Rung>, target_ms: f64) -> Self {
@@ -167,22 +178,29 @@ impl FlowControl {
         }
     }
 
-    /// A generation starts: what was in flight is discarded, what was learnt stays. Its first burst is one step,
-    /// awaited alone: burst and depth are 1 until it arrives.
+    /// A generation starts: what was in flight is discarded, what was learnt stays. Where nothing was learnt yet, burst and depth are 1 until
+    /// its first token arrives.
     pub(crate) fn begin(&mut self) {
         self.in_flight.clear();
         self.started = false;
-        self.window = Window::new(1, 0.0);
+        // The first token's arrival, and the round trips that began before the prompt was done.
+        let skip = if self.knows() { 1 + self.depth() } else { 1 };
+        self.window = self.window.resumed(skip);
+    }
+
+    /// Whether the rung is more than a beginning.
+    fn knows(&self) -> bool {
+        self.started || !matches!(self.phase, Phase::Measure { round_trips: SHORT })
     }
 
     /// Steps of the next burst.
     pub(crate) fn burst(&self) -> usize {
-        if self.started { self.ladder[self.rung].burst } else { 1 }
+        if self.knows() { self.ladder[self.rung].burst } else { 1 }
     }
 
     /// Bursts to have in flight; more may be, just after it fell.
     pub(crate) fn depth(&self) -> usize {
-        if self.started { self.ladder[self.rung].depth } else { 1 }
+        if self.knows() { self.ladder[self.rung].depth } else { 1 }
     }
 
     /// A burst was submitted.

@@ -96,8 +96,9 @@ impl Gpu {
     /// Opens the platform's choice with one kernel's text changed: how tests break a kernel on purpose.
     ///
     /// # Errors
-    /// Those of [`Gpu::open`].
+    /// Those of [`Gpu::open`], and `BadOption` where no kernel has the text.
     pub async fn open_patched(patch: ShaderPatch) -> Result<Self> {
+        patch.check()?;
         Self::with_adapter(&default_adapter().await?, Some(patch)).await
     }
 

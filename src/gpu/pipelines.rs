@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::device::Gpu;
+use crate::error::{Error, Result};
 use crate::quant::QuantType;
 
 /// Rows of x a matmul workgroup computes while prefilling; decoding computes one.
@@ -250,6 +251,19 @@ pub struct ShaderPatch {
 }
 
 impl ShaderPatch {
+    /// Fails where no kernel of the stem has the text.
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_found = |kernel: Kernel| kernel.stem() == self.stem && kernel.source().contains(self.from);
+        match Kernel::all().into_iter().any(is_found) {
+            true => Ok(()),
+            false => Err(Error::BadOption {
+                option: "shader patch",
+                found: format!("{:?} in {:?}", self.from, self.stem),
+                expected: "text of a kernel of that stem",
+            }),
+        }
+    }
+
     fn apply(&self, kernel: Kernel, source: String) -> String {
         if kernel.stem() == self.stem { source.replace(self.from, self.to) } else { source }
     }
@@ -288,10 +302,12 @@ fn compile(device: &wgpu::Device, kernel: Kernel, source: String) -> Pipeline {
     let entries: Vec<_> = bindings(&source).into_iter().map(layout_entry).collect();
     let layout =
         device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&name), entries: &entries });
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some(&name),
-        source: wgpu::ShaderSource::Wgsl(source.into()),
-    });
+    let descriptor =
+        wgpu::ShaderModuleDescriptor { label: Some(&name), source: wgpu::ShaderSource::Wgsl(source.into()) };
+    // A counter in every loop keeps drivers from unrolling them, which costs a sixth of a token's time.
+    let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+    // SAFETY: every loop of these shaders counts towards a bound that it does not change, so all of them end. The other checks stay.
+    let module = unsafe { device.create_shader_module_trusted(descriptor, checks) };
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
         label: Some(&name),
         bind_group_layouts: &[Some(&layout)],
