@@ -43,6 +43,10 @@ const MARGIN: f64 = 0.25;
 const SHORT: usize = 2;
 /// Round trips of all other windows, enough for a poll's clumps to average out.
 const LONG: usize = 8;
+/// A window of longer bursts that took so many milliseconds needs no more than `ENOUGH` round trips: short answers are to teach something
+/// where the readback is slow.
+const LONG_MS: f64 = 400.0;
+const ENOUGH: usize = 2;
 /// Windows between settling and trying the rungs next to it; four times as many after each try.
 const FIRST_WAIT: u32 = 4;
 /// The most windows between two tries.
@@ -108,6 +112,13 @@ impl Window {
         self.bursts += 1;
         self.steps += steps;
         self.round_trips_ms += round_trip_ms;
+    }
+
+    /// Whether it spans `round_trips` of `depth` bursts each, or `enough` that took long enough.
+    fn spans(&self, round_trips: usize, enough: usize, depth: usize, now_ms: f64) -> bool {
+        let ms = self.before_ms + now_ms - self.start_ms;
+        let is_long = self.steps > self.bursts && self.bursts >= enough * depth && ms >= LONG_MS;
+        self.bursts == round_trips * depth || (is_long && self.bursts.is_multiple_of(depth))
     }
 
     fn measured(&self, now_ms: f64) -> Measured {
@@ -215,7 +226,8 @@ impl FlowControl {
         self.window.add(steps, now_ms - submitted_ms, now_ms);
         let depth = self.depth();
         let round_trips = if let Phase::Measure { round_trips } = self.phase { round_trips } else { LONG };
-        if self.window.bursts == round_trips * depth {
+        let enough = if matches!(self.phase, Phase::Settled { .. }) { round_trips } else { ENOUGH };
+        if self.window.spans(round_trips, enough, depth, now_ms) {
             self.judge(self.window.measured(now_ms), now_ms);
         } else if self.window.bursts > 0 && self.window.bursts.is_multiple_of(depth) {
             self.look(self.window.measured(now_ms), now_ms);

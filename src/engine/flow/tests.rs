@@ -196,7 +196,10 @@ fn the_table_converges() {
         let (share, burst) = (then.rate() / best, sim.flow.burst());
         assert!(share > if jitter < 0.2 { 0.9 } else { 0.85 }, "{what}: {share} of the best");
         assert!(then.spacing_ms() < 1.05 * TARGET_MS.max(t), "{what}: arrivals every {} ms", then.spacing_ms());
-        assert!(then.late_ms < 0.25 * then.ms, "{what}: late for {} of {} ms", then.late_ms, then.ms);
+        // Polls that are rarer than the target hide how long a burst takes.
+        let is_hidden = matches!(readback, Readback::Polled(ms) if ms > TARGET_MS);
+        let late = if jitter < 0.2 { 0.25 } else { 0.3 };
+        assert!(is_hidden || then.late_ms < late * then.ms, "{what}: late for {} of {} ms", then.late_ms, then.ms);
         assert!(!readback.is_fast() || burst == 1, "{what}: bursts of {burst}");
         assert!(first.changes.max(then.changes) <= 30, "{what}: {} and {} changes", first.changes, then.changes);
     }
@@ -299,15 +302,17 @@ fn arrivals_without_a_submit_are_ignored() {
 #[test]
 fn answers_do_not_wait_for_a_slow_readback() {
     for readback in [Readback::After(100.0), Readback::Polled(100.0)] {
-        for t in [1.2, 1.6, 2.0, 5.0] {
-            let mut sim = adaptive(t, readback, 0.05, 1);
-            for _ in 0..6 {
-                sim.generation(512);
+        for t in [1.0, 1.3, 1.6, 2.0, 5.0] {
+            for seed in 0..10 {
+                let mut sim = adaptive(t, readback, 0.05, seed);
+                for _ in 0..3 {
+                    sim.generation(512);
+                }
+                let mut rates: Vec<f64> = (0..9).map(|_| sim.generation(512)).collect();
+                rates.sort_by(f64::total_cmp);
+                let share = rates[4] * t;
+                assert!(share > 0.9, "{readback:?}, {t} ms a step, seed {seed}: {share} of the rate without delay");
             }
-            let mut rates: Vec<f64> = (0..5).map(|_| sim.generation(512)).collect();
-            rates.sort_by(f64::total_cmp);
-            let share = rates[2] * t;
-            assert!(share > 0.9, "{readback:?}, {t} ms a step: {share} of the rate without delay");
         }
     }
 }
