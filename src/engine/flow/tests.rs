@@ -201,7 +201,7 @@ fn the_table_converges() {
         let late = if jitter < 0.2 { 0.25 } else { 0.3 };
         assert!(is_hidden || then.late_ms < late * then.ms, "{what}: late for {} of {} ms", then.late_ms, then.ms);
         assert!(!readback.is_fast() || burst == 1, "{what}: bursts of {burst}");
-        assert!(first.changes.max(then.changes) <= 30, "{what}: {} and {} changes", first.changes, then.changes);
+        assert!(first.changes.max(then.changes) <= 40, "{what}: {} and {} changes", first.changes, then.changes);
     }
 }
 
