@@ -3,6 +3,7 @@
 
 mod common;
 
+use blueshift::engine::backend::Readback;
 use blueshift::engine::policy::{Flow, Guard, Reaction, StopCheck};
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
@@ -137,23 +138,27 @@ fn no_policy_changes_a_token() {
     }
 }
 
-#[test]
-fn smollm2_in_bursts() {
-    let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
-    if !common::has_adapter() {
-        return;
-    }
+/// The real model on the CPU and on the GPU.
+fn smollm2() -> Option<[Engine; 2]> {
+    let path = common::model("SmolLM2-135M-Instruct.Q4_1.gguf").filter(|_| common::has_adapter())?;
     let load = |backend| {
         let source = Source::file(&path).expect("the file opens");
         block_on(Engine::load(source, LoadOptions { backend, n_ctx: Some(128), ..Default::default() })).unwrap()
     };
-    let (mut cpu, mut gpu) = (load(BackendChoice::Cpu), load(BackendChoice::Wgpu));
+    Some([BackendChoice::Cpu, BackendChoice::Wgpu].map(load))
+}
+
+#[test]
+fn smollm2_in_bursts() {
+    let Some([mut cpu, mut gpu]) = smollm2() else { return };
     let prompt = cpu.raw_prompt("The capital of France is");
-    for sampling in [Sampling::GREEDY, Sampling { top_k: 40, typical_p: 0.9, ..Sampling::new(0.8, 5) }] {
-        let expected = single_steps(&mut cpu, &prompt, 21, &sampling);
-        assert_eq!(bursts(&mut cpu, &prompt, 21, 16, &sampling), expected);
-        for n in [5, 16] {
-            assert_eq!(bursts(&mut gpu, &prompt, 21, n, &sampling), expected, "bursts of {n}");
+    let drawn = Sampling { top_k: 40, typical_p: 0.9, ..Sampling::new(0.8, 5) };
+    // 5 + 64 tokens cross a page edge.
+    for (sampling, steps, lengths) in [(Sampling::GREEDY, 64, &[1, 2, 5, 16, 64][..]), (drawn, 21, &[5, 16])] {
+        let expected = single_steps(&mut cpu, &prompt, steps, &sampling);
+        for n in lengths {
+            assert_eq!(bursts(&mut gpu, &prompt, steps, *n, &sampling), expected, "bursts of {n}");
+            assert_eq!(bursts(&mut cpu, &prompt, steps, *n, &sampling), expected, "bursts of {n} on the cpu");
         }
         let options = |policy| GenerateOptions {
             max_tokens: 21,
@@ -162,9 +167,17 @@ fn smollm2_in_bursts() {
             policy: Some(policy),
             ..Default::default()
         };
-        // In one submit an operation, and in flight one behind the other.
-        for policy in [Policy { batch_commands: false, ..Policy::fixed(2, 1) }, Policy::default()] {
-            assert_eq!(answer(&mut gpu, &prompt, options(policy)).unwrap().ids, expected, "{policy:?}");
-        }
+        // In one submit an operation.
+        let split = Policy { batch_commands: false, ..Policy::fixed(2, 1) };
+        assert_eq!(answer(&mut gpu, &prompt, options(split)).unwrap().ids, expected[..21]);
+        // In flight one behind the other: one submit and one map a burst, four bytes a token, and nothing else is read.
+        gpu.restrict_readbacks(Some(vec![Readback::Tokens]));
+        let before = gpu.counters();
+        let found = answer(&mut gpu, &prompt, options(Policy::fixed(4, 4))).unwrap();
+        let cost = gpu.counters() - before;
+        gpu.restrict_readbacks(None);
+        assert_eq!(found.ids, expected[..21]);
+        // The first token, and five bursts of four; two submits for the prompt's last token.
+        assert_eq!((cost.maps, cost.bytes_read, cost.submits), (6, 4 * 21, 8), "{cost:?}");
     }
 }

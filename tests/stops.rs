@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blueshift::engine::backend::{Backend, Burst, First, RowEnd};
 use blueshift::engine::policy::StopCheck;
-use blueshift::engine::{Engine, GenerateOptions, Policy, StopReason};
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
 use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
 use blueshift::micro::MicroModel;
@@ -180,5 +180,38 @@ fn limits() {
             assert_eq!((found.ids.len(), found.finish.stop_reason), (19, StopReason::ContextFull));
             assert_eq!(found.ids[..18], ids);
         }
+    }
+}
+
+#[test]
+fn smollm2_stops() {
+    let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf").filter(|_| common::has_adapter()) else { return };
+    let source = Source::file(&path).expect("the file opens");
+    let load = LoadOptions { backend: BackendChoice::Wgpu, n_ctx: Some(128), ..Default::default() };
+    let mut engine = block_on(Engine::load(source, load)).unwrap();
+    let prompt = engine.raw_prompt("The capital of France is");
+    let options = |stop: &str, stop_ids: &[u32]| GenerateOptions {
+        max_tokens: 14,
+        stop: [stop].into_iter().filter(|s| !s.is_empty()).map(String::from).collect(),
+        stop_ids: stop_ids.to_vec(),
+        policy: Some(Policy::fixed(16, 4)),
+        ..Default::default()
+    };
+    let whole = answer(&mut engine, &prompt, options("", &[])).unwrap();
+    // A text that begins in the middle of a token and ends in the middle of another one.
+    let at = whole.text.char_indices().nth(whole.text.chars().count() / 2).expect("some text").0;
+    let stop: String = whole.text[at..].chars().take(7).collect();
+    let found = answer(&mut engine, &prompt, options(&stop, &[])).unwrap();
+    assert_eq!(found.finish.stop_reason, StopReason::StopString);
+    assert_eq!(found.text, whole.text[..whole.text.find(&stop).unwrap()]);
+    for at in [0, 3, 9] {
+        let id = whole.ids[at];
+        let end = whole.ids.iter().position(|other| *other == id).unwrap() + 1;
+        let found = answer(&mut engine, &prompt, options("", &[1000, id, 1001, 1002, 1003])).unwrap();
+        assert_eq!((&found.ids[..], found.finish.stop_reason), (&whole.ids[..end], StopReason::StopId));
+        // What follows is what would have followed.
+        let turn = [&prompt[..], &found.ids].concat();
+        let rest = answer(&mut engine, &turn, GenerateOptions { max_tokens: 14 - end, ..options("", &[]) }).unwrap();
+        assert_eq!(rest.ids, whole.ids[end..]);
     }
 }
