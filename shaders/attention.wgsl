@@ -203,7 +203,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         if lane < n_heads_here {
-            total_max[lane] = select(max(total_max[lane], maxima[lane * PAGE]), maxima[lane * PAGE], is_first);
+if is_first {
+                total_max[lane] = maxima[lane * PAGE];
+            } else {
+                total_max[lane] = max(total_max[lane], maxima[lane * PAGE]);
+            }
         }
         workgroupBarrier();
     }

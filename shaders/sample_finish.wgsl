@@ -9,6 +9,7 @@ const LANES: u32 = 256u;
 const UNTRIPPED: u32 = 0xffffffffu;
 // What stands above the token id in a word of the ring: why the row has stopped with this step.
 const ID_BITS: u32 = 24u;
+const MAX_ID: u32 = 0xffffffu;
 const STOP_ID: u32 = 1u;
 const NO_TOKENS_LEFT: u32 = 2u;
 const CONTEXT_FULL: u32 = 3u;
@@ -58,7 +59,8 @@ fn finish(key: u32, id: u32) {
         return;
     }
     let status = status_of(key, id);
-    ring[step] = (status << ID_BITS) | id;
+    // An id that is too large stays one.
+    ring[step] = (status << ID_BITS) | min(id, MAX_ID);
     state.done = status;
     if status == GUARD || status == NO_CANDIDATE {
         return;

@@ -123,8 +123,10 @@ pub enum Error {
         /// Tokens available.
         limit: usize,
     },
-    /// The engine's one sequence was taken by a later request.
-    #[error("another generation has started since; an engine decodes one at a time")]
+    /// The engine's one sequence is not this generation's any more.
+    #[error(
+        "this generation cannot go on: another one has started, the sequence was changed, or a wait for its tokens was given up"
+    )]
     Superseded,
     /// A token id is outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {n_vocab} tokens")]
@@ -166,7 +168,7 @@ pub enum Error {
         layer: Option<usize>,
         /// Position of its token.
         position: usize,
-        /// Whether it is infinite or NaN; else it is larger than the limit.
+        /// Whether it is infinite or NaN; else it reached the limit.
         not_finite: bool,
     },
 

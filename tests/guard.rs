@@ -4,7 +4,7 @@ mod common;
 
 use blueshift::Error;
 use blueshift::engine::policy::{Guard, Reaction};
-use blueshift::engine::{GenerateOptions, Policy, Pooling};
+use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, Pooling};
 use blueshift::gguf::{self, Source};
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
@@ -122,11 +122,40 @@ fn a_trip_in_the_middle_of_an_answer() {
             assert!(wide.finish.stats.widened >= 1);
             assert_eq!(wide.ids, answer(&mut engine, &turn, options(Policy { guard: None, ..flow })).unwrap().ids);
         }
-        // Single steps name it as well.
-        engine.clear();
-        block_on(engine.advance_with_token(PROMPT[0])).unwrap();
-        let narrow = block_on(engine.decode_burst(token, 4, &Sampling::GREEDY, &[]));
-        assert!(narrow.is_ok(), "the engine's own policy has no such limit");
+        // Wider for as long as there are tokens.
+        let reaction = Reaction::Widen { window: usize::MAX };
+        let forever = answer(&mut engine, &PROMPT, options(guarded(LIMIT, reaction))).unwrap();
+        assert_eq!((&forever.ids, forever.finish.stats.widened), (&blind, 1));
+    }
+}
+
+/// Steps are guarded as the engine was loaded; a burst that trips leaves the sequence as it was, also where it drew something.
+#[test]
+fn steps_of_an_engine_with_a_limit() {
+    let ids =
+        answer(&mut engines("micro", &with_huge_row(None), 64)[0], &PROMPT, options(Policy::default())).unwrap().ids;
+    let token = ids[4];
+    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    for backend in choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || common::has_adapter()) {
+        let policy = guarded(LIMIT, Reaction::Error);
+        let load = LoadOptions { backend, n_ctx: Some(64), policy, ..Default::default() };
+        let source = Source::memory("micro", with_huge_row(Some(token)));
+        let mut engine = block_on(Engine::load(source, load)).unwrap();
+        for token in &PROMPT[..5] {
+            block_on(engine.advance_with_token(*token)).unwrap();
+        }
+        let sampling = options(policy).sampling;
+        let drawn = block_on(engine.decode_burst(PROMPT[5], 5, &sampling, &[])).unwrap();
+        assert_eq!(drawn.ids, ids[..5]);
+        engine.rewind(5);
+        let tripped = block_on(engine.decode_burst(PROMPT[5], 8, &sampling, &[])).err();
+        assert!(
+            matches!(tripped, Some(Error::NotFinite { layer: None, position: 10, not_finite: false })),
+            "{tripped:?}"
+        );
+        assert_eq!(engine.position(), 5);
+        assert!(matches!(block_on(engine.advance_with_token(token)), Err(Error::NotFinite { .. })));
+        assert_eq!(block_on(engine.decode_burst(PROMPT[5], 5, &sampling, &[])).unwrap().ids, ids[..5]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blueshift::Error;
 use blueshift::cpu::backend::{CpuBackend, CpuWeights};
-use blueshift::engine::backend::{Backend, Burst, Execution, First, Readback, RingSize};
+use blueshift::engine::backend::{Backend, Burst, Execution, First, Readback, RingSize, RowEnd};
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, Pooling};
 use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights, ShaderPatch};
@@ -92,6 +92,13 @@ fn what_cannot_run_is_refused_before_anything_is_submitted() {
             Err(Error::BadOption { option: "prompt", .. })
         ));
         assert_eq!(engine.counters().submits, submits, "nothing was submitted");
+        // A burst that reaches the end of the context ends there.
+        for token in 0..12 {
+            block_on(engine.advance_with_token(token)).unwrap();
+        }
+        let drawn = block_on(engine.decode_burst(1, 8, &greedy, &[])).unwrap();
+        assert_eq!((drawn.ids.len(), drawn.end), (4, Some(RowEnd::ContextFull)), "{}", engine.info().backend);
+        assert_eq!(engine.position(), 16);
         // 64 stop ids are the most a request may have, the model's own included.
         let options = GenerateOptions { stop_ids: (0..64).collect(), ..Default::default() };
         let error = engine.start(&[1], options).err();
@@ -276,6 +283,8 @@ fn a_device_that_draws_what_cannot_be_draws_no_more() {
     let banned = Sampling { repeat_penalty: 1.2, ..Sampling::new(0.9, 4) }.suppressing(&[3]);
     for (to, id) in [
         ("finish(winner.x, select(winner.y, 0xfffff0u, state.position >= 100u));", Some(0xff_fff0)),
+        ("finish(winner.x, select(winner.y, 0xffffffffu, state.position >= 100u));", Some(0xff_ffff)),
+        ("finish(winner.x, select(winner.y, 0x04000001u, state.position >= 100u));", Some(0xff_ffff)),
         ("finish(winner.x, select(winner.y, 3u, state.position >= 100u));", Some(3)),
         ("finish(select(winner.x, 0u, state.position >= 100u), winner.y);", None),
     ] {

@@ -74,7 +74,8 @@ async fn load(bytes: &[u8], options: &str) -> Result<Model, JsValue> {
 fn request(max_tokens: u32) -> String {
     format!(
         r#"{{"maxTokens":{max_tokens},"temperature":0,"seed":1,"topK":0,"topP":1,"minP":0,"repeatPenalty":1,
-        "frequencyPenalty":0,"presencePenalty":0,"penaltyWindow":64,"logitBias":[],"suppress":[],"stop":[]}}"#
+        "frequencyPenalty":0,"presencePenalty":0,"penaltyWindow":64,"logitBias":[],"suppress":[],"stop":[],
+        "typicalP":1,"stopIds":[],"logprobs":null,"burst":null,"inFlight":null}}"#
     )
 }
 

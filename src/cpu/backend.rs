@@ -15,7 +15,8 @@ use super::rope_append::RopeAppend;
 use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, RowEnd, Timing, Trip, UNTRIPPED,
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, Limits, RingSize, RowEnd, Timing, Trip, UNTRIPPED,
+    check_feed,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
@@ -112,6 +113,8 @@ pub struct CpuBackend {
     /// Whether the last `feed` used `single`.
     fed_single: bool,
     n_ctx: usize,
+    /// Steps of a burst, as on a device.
+    ring_steps: usize,
     /// The decoding row: the token it drew last, why it ended, and what it may still draw.
     last_token: u32,
     end: Option<RowEnd>,
@@ -161,6 +164,7 @@ impl CpuBackend {
             chunk: Buffers::new(&plan, 1),
             fed_single: true,
             n_ctx,
+            ring_steps: RingSize::default().steps,
             last_token: 0,
             end: None,
             left: 0,
@@ -192,11 +196,13 @@ impl CpuBackend {
         (WORDS * 8) as f64 / best * 1e3
     }
 
+    fn limits(&self) -> Limits {
+        Limits { n_vocab: self.machine.plan.n_vocab, n_ctx: self.n_ctx, steps: self.ring_steps }
+    }
+
     fn feed_now(&mut self, tokens: &[u32], position: usize) -> Result<()> {
         let plan = self.machine.plan.clone();
-        if let Some(&id) = tokens.iter().find(|id| **id as usize >= plan.n_vocab) {
-            return Err(Error::BadToken { id, n_vocab: plan.n_vocab });
-        }
+        check_feed(tokens, position, self.limits(), MAX_CHUNK)?;
         self.history.resize(position, 0);
         self.history.extend(tokens);
         self.fed_single = tokens.len() == 1;
@@ -248,9 +254,13 @@ impl CpuBackend {
     }
 
     fn burst_now(&mut self, burst: Burst<'_>) -> Result<Drawn> {
+        burst.check(self.limits())?;
         burst.sampling.check(self.machine.plan.n_vocab)?;
         if burst.first != First::FromState {
             (self.end, self.left) = (None, burst.left);
+        }
+        if self.end.is_some() {
+            return Ok(Drawn::default());
         }
         let mut drawn = Drawn::default();
         let mut position = burst.position;
@@ -291,7 +301,7 @@ impl CpuBackend {
             } else {
                 (position >= self.n_ctx).then_some(RowEnd::ContextFull)
             };
-            self.left -= 1;
+            self.left = self.left.saturating_sub(1);
         }
         drawn.end = self.end;
         Ok(drawn)
@@ -428,6 +438,8 @@ impl Backend for CpuBackend {
     }
 
     async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
+        // The row runs again, without limits.
+        (self.end, self.left) = (None, usize::MAX);
         let start = self.machine.watch.start_submit(Phase::Prefill);
         self.feed_now(tokens, position)?;
         self.machine.watch.end_submit(start, tokens.len());
@@ -435,6 +447,8 @@ impl Backend for CpuBackend {
     }
 
     fn configure(&mut self, execution: Execution) -> Result<()> {
+        execution.ring.check()?;
+        self.ring_steps = execution.ring.steps;
         self.machine.limit = execution.guard_limit.map_or(u32::MAX, f32::to_bits);
         self.machine.tripped = UNTRIPPED;
         self.machine.watch.set(execution.timing);

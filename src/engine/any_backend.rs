@@ -29,6 +29,10 @@ impl InFlight {
 }
 
 impl AnyBackend {
+    pub(super) fn is_gpu(&self) -> bool {
+        matches!(self, Self::Gpu(_))
+    }
+
     /// Bursts that may be in flight at once, whatever the ring holds.
     pub(super) fn max_in_flight(&self) -> usize {
         match self {

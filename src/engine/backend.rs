@@ -33,7 +33,8 @@ pub struct BackendInfo {
 pub enum First {
     /// Drawn from the logits of the last `head`: the burst's first step only samples.
     FromLogits,
-    /// The last token the previous burst drew; it is on the device already and is fed first.
+    /// The last token the previous burst drew; it is on the device already and is fed first. Between the two bursts nothing else runs
+    /// but `read_logits`; where the row has ended nothing is drawn.
     FromState,
     /// This token is fed first.
     Token(u32),
@@ -63,6 +64,71 @@ impl Burst<'_> {
     }
 }
 
+/// What a backend has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Vocabulary size.
+    pub(crate) n_vocab: usize,
+    /// Positions of the cache.
+    pub(crate) n_ctx: usize,
+    /// Steps of a burst.
+    pub(crate) steps: usize,
+}
+
+impl Limits {
+    fn check_tokens(self, tokens: &[u32]) -> Result<()> {
+        match tokens.iter().find(|id| **id as usize >= self.n_vocab) {
+            Some(&id) => Err(Error::BadToken { id, n_vocab: self.n_vocab }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_room(self, needed: usize) -> Result<()> {
+        match needed > self.n_ctx {
+            true => Err(Error::ContextFull { needed, limit: self.n_ctx }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Checks the tokens of a feed, of which a chunk takes `max_chunk`.
+pub(crate) fn check_feed(tokens: &[u32], position: usize, limits: Limits, max_chunk: usize) -> Result<()> {
+    limits.check_tokens(tokens)?;
+    limits.check_room(position + tokens.len())?;
+    if tokens.is_empty() || tokens.len() > max_chunk {
+        let found = tokens.len().to_string();
+        return Err(Error::BadOption {
+            option: "tokens of a chunk",
+            found,
+            expected: "at least 1 and at most max_chunk",
+        });
+    }
+    Ok(())
+}
+
+impl Burst<'_> {
+    /// Checks a burst before it runs.
+    ///
+    /// # Errors
+    /// `BadOption` names what is out of range, `BadToken` and `ContextFull` what cannot be fed.
+    pub(crate) fn check(&self, limits: Limits) -> Result<()> {
+        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
+        if self.steps == 0 || self.steps > limits.steps {
+            return bad("burst", self.steps, "at least 1 and at most the ring's steps");
+        }
+        if self.left == 0 {
+            return bad("tokens left", 0, "at least 1");
+        }
+        if self.stop_ids.len() > MAX_STOP_IDS {
+            return bad("stop ids", self.stop_ids.len(), "at most 64");
+        }
+        if let First::Token(id) = self.first {
+            limits.check_tokens(&[id])?;
+        }
+        limits.check_room(self.position + self.steps - usize::from(self.first == First::FromLogits))
+    }
+}
+
 /// Most ids that end a row on the device.
 pub const MAX_STOP_IDS: usize = 64;
 /// Bits of a result word that hold the token id.
@@ -88,7 +154,7 @@ pub enum RowEnd {
 pub struct Drawn {
     /// Token ids, one a step that ran.
     pub ids: Vec<u32>,
-    /// Why the row ended, where it did.
+    /// Why the row ended, where it did in this burst.
     pub end: Option<RowEnd>,
 }
 

@@ -99,7 +99,7 @@ impl Window {
 
     /// The window goes on after the arrival of the last of `skip` bursts of another generation.
     fn resumed(self, skip: usize) -> Self {
-        Window { skip, before_ms: self.before_ms + (self.last_ms - self.start_ms), ..self }
+        Window { skip, before_ms: self.before_ms + (self.last_ms - self.start_ms), start_ms: self.last_ms, ..self }
     }
 
     fn add(&mut self, steps: usize, round_trip_ms: f64, now_ms: f64) {

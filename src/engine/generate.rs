@@ -26,6 +26,8 @@ pub struct Generation {
     pub(super) first: First,
     /// Tokens drawn and read, and draws in flight.
     pub(super) submitted: usize,
+    /// Bursts read.
+    read: u64,
     /// Tokens drawn and read.
     pub(super) drawn: usize,
     /// The last one read.
@@ -97,6 +99,7 @@ impl Engine {
             prefilled: false,
             first: First::FromLogits,
             submitted: 0,
+            read: 0,
             drawn: 0,
             last: 0,
             device_stop_ids: match policy.stop_check {
@@ -148,7 +151,8 @@ impl Engine {
     /// the generation ends it at any point.
     ///
     /// # Errors
-    /// [`Error::Superseded`] where another generation has started since, [`Error::NotFinite`] where the guard tripped,
+    /// [`Error::Superseded`] where another generation has started since, the sequence was changed, or the future of an earlier call was
+    /// dropped while it waited; [`Error::NotFinite`] where the guard tripped,
     /// [`Error::NoCandidate`] where nothing can be drawn, and what the device reports.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<Piece>> {
         if generation.finish.is_some() || generation.failed {
@@ -184,10 +188,14 @@ impl Engine {
         let now = now_ms();
         let stats = &mut generation.stats;
         stats.readback_wait_ms += now - waited_from;
-        let read = (stats.bursts - self.in_flight.len() as u64) as f64;
-        stats.latency_ms += (now - oldest.submitted_ms - stats.latency_ms) / read;
+        generation.read += 1;
+        stats.latency_ms += (now - oldest.submitted_ms - stats.latency_ms) / generation.read as f64;
         stats.overlapped_bursts += u64::from(!self.in_flight.is_empty());
         self.flow.1.arrived(oldest.steps, now);
+        if drawn.end.is_none() && drawn.ids.len() < oldest.steps {
+            let reason = format!("{} of {} steps ran although the row had not ended", drawn.ids.len(), oldest.steps);
+            return Err(Error::Device { reason });
+        }
         self.take(generation, drawn).await
     }
 
@@ -217,9 +225,7 @@ impl Engine {
     /// Keeps the backend busy: submits bursts until enough are in flight or nothing is left to draw. The first burst only
     /// draws, so that the first token comes as soon as it can.
     async fn submit_ahead(&mut self, generation: &mut Generation) -> Result<()> {
-        if generation.wide_until.is_some_and(|until| generation.drawn >= until) {
-            self.narrow(generation)?;
-        }
+        self.narrow(generation)?;
         while self.in_flight.len() < self.flow.1.depth() {
             let n = generation.submitted;
             let (position, steps) = match n {

@@ -182,6 +182,10 @@ impl Engine {
     /// Logits after `ids`, computed from an empty cache in chunks of `chunk` tokens (0: the backend's choice).
     ///
     /// Returns `[rows, n_vocab]`: every row where `all` is set, else the last. Reads the logits of each row back.
+    ///
+    /// # Errors
+    /// [`Error::BadToken`], [`Error::BadOption`] and [`Error::ContextFull`] for ids that cannot be fed, [`Error::NotFinite`] where the guard
+    /// tripped, and what the device reports.
     pub async fn logits(&mut self, ids: &[u32], chunk: usize, all: bool) -> Result<Vec<f32>> {
         self.check_tokens(ids)?;
         self.clear();

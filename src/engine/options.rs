@@ -106,7 +106,7 @@ pub struct Stats {
     pub longest_burst: usize,
     /// Most submits in flight.
     pub deepest: usize,
-    /// Steps submitted whose tokens were not wanted any more.
+    /// Steps of bursts that were dropped unread: submitted ahead of the answer's end.
     pub discarded_steps: u64,
     /// Milliseconds spent recording and submitting.
     pub record_ms: f64,

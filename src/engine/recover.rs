@@ -9,19 +9,24 @@ use crate::error::{Error, Result};
 use crate::sample::{draw, top_logprobs};
 
 impl Engine {
-    /// Ends the generation with an error, or lifts the limit for a while and has the step done again.
+    /// What is in flight behind a trip is dropped; then as [`Engine::react`].
     pub(super) async fn guard_tripped(&mut self, generation: &mut Generation) -> Result<()> {
-        generation.stats.guard_trips += 1;
         self.discard(generation);
-        let Some(trip) = self.backend.take_trip().await? else {
-            return Err(Error::Device { reason: "the guard tripped and does not say where".into() });
-        };
+        match self.backend.take_trip().await? {
+            Some(trip) => self.react(generation, trip),
+            None => Err(Error::Device { reason: "the guard tripped and does not say where".into() }),
+        }
+    }
+
+    /// Ends the generation with an error, or lifts the limit for a while and has the step done again.
+    fn react(&mut self, generation: &mut Generation, trip: Trip) -> Result<()> {
+        generation.stats.guard_trips += 1;
         let window = match generation.policy.guard.map(|guard| guard.reaction) {
             Some(Reaction::Widen { window }) if !trip.not_finite && generation.wide_until.is_none() => window.max(1),
             _ => return Err(self.not_finite(trip)),
         };
         generation.stats.widened += 1;
-        generation.wide_until = Some(generation.drawn + window);
+        generation.wide_until = Some(generation.drawn.saturating_add(window));
         self.backend.configure(generation.policy.execution(true))?;
         self.restart(generation);
         Ok(())
@@ -33,8 +38,11 @@ impl Engine {
         Error::NotFinite { layer: trip.layer, position: trip.position, not_finite: trip.not_finite }
     }
 
-    /// Brings the guard's limit back.
+    /// Brings the guard's limit back where it was lifted for long enough.
     pub(super) fn narrow(&mut self, generation: &mut Generation) -> Result<()> {
+        if generation.wide_until.is_none_or(|until| generation.drawn < until) {
+            return Ok(());
+        }
         generation.wide_until = None;
         self.backend.configure(generation.policy.execution(false))?;
         self.restart(generation);
@@ -52,8 +60,11 @@ impl Engine {
         }
     }
 
-    /// From now on the host draws. `id` is what the device gave, if anything.
+    /// From now on the host draws. `id` is what the device gave, if anything. Where the host drew already there is nobody else to ask.
     pub(super) async fn distrust_device(&mut self, generation: &mut Generation, id: Option<u32>) -> Result<()> {
+        if !self.backend.is_gpu() {
+            return Err(Error::NoCandidate { position: generation.position(), n_vocab: self.info.n_vocab });
+        }
         self.discard(generation);
         generation.stats.fallbacks += 1;
         generation.host_draws = true;
@@ -64,10 +75,11 @@ impl Engine {
 
     /// One step whose token the host draws.
     pub(super) async fn host_step(&mut self, generation: &mut Generation) -> Result<Piece> {
+        self.narrow(generation)?;
         let logits = self.logits_again(generation).await?;
         if let Some(trip) = self.backend.take_trip().await? {
-            generation.stats.guard_trips += 1;
-            return Err(self.not_finite(trip));
+            self.react(generation, trip)?;
+            return Ok(Piece::default());
         }
         let position = generation.position();
         let mut history = self.cached.clone();

@@ -60,7 +60,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::BadOption`] where there are no steps or more than the ring holds, [`Error::ContextFull`], [`Error::BadToken`], and
-    /// [`Error::NotFinite`] where the guard tripped: the sequence is then as it was, with the tokens before the step.
+    /// [`Error::NotFinite`] where the guard tripped: the sequence is then as it was before the call.
     pub async fn decode_burst(
         &mut self,
         token: u32,
@@ -77,6 +77,8 @@ impl Engine {
         }
         self.begin_steps(&[token])?;
         let position = self.cached.len();
+        // Steps beyond the context would do nothing.
+        let steps = steps.min(self.info.n_ctx - position);
         let burst = Burst { first: First::Token(token), position, steps, sampling, stop_ids, left: usize::MAX };
         let drawn = self.backend.burst(burst).await?;
         // The first token, and each drawn one that another was drawn after.
@@ -85,6 +87,7 @@ impl Engine {
             self.cached.extend(&drawn.ids[..drawn.ids.len() - 1]);
         }
         if drawn.end == Some(RowEnd::Guard) {
+            self.cached.truncate(position);
             self.check_guard().await?;
         }
         Ok(drawn)
@@ -159,6 +162,9 @@ impl Engine {
     }
 
     pub(super) async fn check_guard(&mut self) -> Result<()> {
+        if self.policy.guard.is_none() {
+            return Ok(());
+        }
         match self.backend.take_trip().await? {
             None => Ok(()),
             Some(trip) => Err(self.not_finite(trip)),

@@ -17,8 +17,8 @@ use super::sequence::Sequence;
 use super::timing::Timers;
 use super::weights::GpuWeights;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, MAX_GUARDED_LAYERS, Readback, RingCounters, Timing, Trip,
-    UNTRIPPED,
+    Backend, BackendInfo, Burst, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
+    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
@@ -66,6 +66,8 @@ pub struct GpuBackend {
     /// Where the host reads a row of logits or an embedding.
     pub(super) row_staging: wgpu::Buffer,
     pub(super) execution: Execution,
+    /// The size of the ring that the sampler's steps are bound to.
+    bound_to: RingSize,
     pub(super) timers: Timers,
     /// Rows of the last feed; one row is the decode instance's.
     pub(super) fed_rows: usize,
@@ -95,6 +97,10 @@ impl GpuBackend {
             let found = plan.layers.len().to_string();
             return Err(Error::BadOption { option: "layers", found, expected: "at most 1022" });
         }
+        if plan.n_vocab >= 1 << ID_BITS {
+            let found = plan.n_vocab.to_string();
+            return Err(Error::BadOption { option: "vocabulary size", found, expected: "below 2^24" });
+        }
         let mut allocator = Allocator::new(gpu);
         let sequence = Sequence::new(gpu, &mut allocator, &plan, n_ctx.max(1))?;
         let decode = decode_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
@@ -112,6 +118,7 @@ impl GpuBackend {
             decode,
             row_staging,
             execution: Execution::default(),
+            bound_to: RingSize::default(),
             timers: Timers::new(gpu),
             fed_rows: 1,
             fed_position: 0,
@@ -122,22 +129,18 @@ impl GpuBackend {
         })
     }
 
-    pub(super) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
-        match tokens.iter().find(|id| **id as usize >= self.plan.n_vocab) {
-            Some(&id) => Err(Error::BadToken { id, n_vocab: self.plan.n_vocab }),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn check_room(&self, needed: usize) -> Result<()> {
-        if needed > self.sequence.n_ctx {
-            return Err(Error::ContextFull { needed, limit: self.sequence.n_ctx });
-        }
-        Ok(())
+    pub(super) fn limits(&self) -> Limits {
+        Limits { n_vocab: self.plan.n_vocab, n_ctx: self.sequence.n_ctx, steps: self.sequence.ring.size().steps }
     }
 
     pub(super) fn write_state(&self, state: State) {
         write(&self.gpu, &self.sequence.state, 0, bytemuck::bytes_of(&state));
+    }
+
+    /// A running row at `position`; how it draws is to be told anew.
+    fn write_running(&mut self, position: usize) {
+        self.write_state(State { limit: self.limit_bits(), ..State::at(position) });
+        self.sampling = None;
     }
 
     pub(super) fn write_history(&self, tokens: &[u32], position: usize) {
@@ -247,15 +250,8 @@ impl Backend for GpuBackend {
     }
 
     async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
-        self.check_tokens(tokens)?;
-        self.check_room(position + tokens.len())?;
-        if tokens.is_empty() || tokens.len() > self.prefill.capacity {
-            return Err(Error::BadOption {
-                option: "tokens of a chunk",
-                found: tokens.len().to_string(),
-                expected: "at least 1 and at most max_chunk",
-            });
-        }
+        check_feed(tokens, position, self.limits(), self.prefill.capacity)?;
+        self.write_running(position);
         (self.fed_rows, self.fed_position) = (tokens.len(), position);
         let (target, body) = match tokens.len() {
             1 => (&self.sequence.token, &self.decode.body),
@@ -263,7 +259,6 @@ impl Backend for GpuBackend {
         };
         write(&self.gpu, target, 0, bytemuck::cast_slice(tokens));
         self.write_history(tokens, position);
-        self.write_state(State { limit: self.limit_bits(), ..State::at(position) });
         let mut commands = self.timed_commands(Phase::Prefill);
         commands.record(body, tokens.len() as u32, position);
         self.submit_alone(commands).await?;
@@ -277,7 +272,7 @@ impl Backend for GpuBackend {
         let mut commands = self.timed_commands(Phase::Prefill);
         self.take_row(&mut commands, row)?;
         // Where the guard finds the row, and that it is running.
-        self.write_state(State { limit: self.limit_bits(), ..State::at(self.fed_position + row) });
+        self.write_running(self.fed_position + row);
         commands.record(&self.decode.head, 1, 0);
         self.submit_alone(commands).await?;
         self.gpu.check()
@@ -291,7 +286,7 @@ impl Backend for GpuBackend {
     async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
         let mut commands = self.commands();
         self.take_row(&mut commands, row)?;
-        self.write_state(State { limit: self.limit_bits(), ..State::at(self.fed_position + row) });
+        self.write_running(self.fed_position + row);
         commands.record(&self.decode.embed, 1, 0);
         let embedding = &self.decode.embedding;
         self.read_row(commands, Readback::Embedding, embedding.f32(), embedding.row_bytes() as usize / 4).await
@@ -308,10 +303,12 @@ impl Backend for GpuBackend {
     }
 
     fn configure(&mut self, execution: Execution) -> Result<()> {
-        if self.sequence.ring.ensure(execution.ring)? {
+        self.sequence.ring.ensure(execution.ring)?;
+        if self.bound_to != execution.ring {
             self.decode.sample = bind(&self.gpu, &self.bound().plain())?;
             self.decode.chains = None;
             self.sampling = None;
+            self.bound_to = execution.ring;
         }
         self.execution = execution;
         self.timers.set(execution.timing, execution.split_submits);

@@ -7,9 +7,9 @@ use super::readback::Reading;
 use super::recorder::Commands;
 use super::ring::Slot;
 use super::timing::{SharedLedger, Times};
-use crate::engine::backend::{Burst, Drawn, First, MAX_STOP_IDS};
+use crate::engine::backend::{Burst, Drawn, First};
 use crate::engine::ledger::Phase;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A burst that was submitted. Its tokens are read with [`InFlight::drawn`]; dropping it discards them, and the next burst
 /// may then start at any earlier position.
@@ -52,7 +52,8 @@ impl GpuBackend {
     /// too many stop ids, `RingFull` where too many are in flight.
     pub fn submit_burst(&mut self, burst: Burst<'_>) -> Result<InFlight> {
         let feeds_first = burst.first != First::FromLogits;
-        self.check_burst(&burst)?;
+        burst.check(self.limits())?;
+        self.sequence.ring.check_free()?;
         let draws_anew = self.prepare_sampler(burst.sampling)?;
         let slot = self.sequence.ring.acquire()?;
         let stops_anew = self.stops != burst.stop_ids;
@@ -98,24 +99,6 @@ impl GpuBackend {
         let mut times = self.timers.take_pending();
         times.extend(own_times);
         Ok(InFlight { reading, _slot: slot, times, ledger: self.timers.ledger().cloned(), phase })
-    }
-
-    fn check_burst(&self, burst: &Burst<'_>) -> Result<()> {
-        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
-        if burst.steps == 0 || burst.steps > self.sequence.ring.size().steps {
-            return bad("burst", burst.steps, "at least 1 and at most the ring's steps");
-        }
-        if burst.left == 0 {
-            return bad("tokens left", 0, "at least 1");
-        }
-        if burst.stop_ids.len() > MAX_STOP_IDS {
-            return bad("stop ids", burst.stop_ids.len(), "at most 64");
-        }
-        if let First::Token(id) = burst.first {
-            self.check_tokens(&[id])?;
-        }
-        let feeds = burst.steps - usize::from(burst.first == First::FromLogits);
-        self.check_room(burst.position + feeds)
     }
 
     fn record_burst(&self, commands: &mut Commands, burst: &Burst<'_>) {

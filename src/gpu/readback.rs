@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use super::device::{Gpu, pause};
 use super::tally::Tally;
@@ -40,6 +41,9 @@ fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
     });
     (send, receive)
 }
+
+/// A device that has not done its work by then has stalled.
+const STALLED: Duration = Duration::from_secs(600);
 
 /// When the bytes were there, and whether they are.
 type Mapped = (f64, Result<(), wgpu::BufferAsyncError>);
@@ -84,7 +88,7 @@ impl Reading {
     /// Waits for the bytes.
     pub(crate) async fn finish(mut self) -> Result<Vec<u8>> {
         // In a browser this does nothing: the event loop delivers the callback.
-        let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: None };
+        let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: Some(STALLED) };
         let polled = self.gpu.device().poll(wait);
         polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
         let (mapped_ms, mapped) = self.mapped.as_mut().await;

@@ -91,16 +91,25 @@ impl Ring {
         lock(&self.shared).counters
     }
 
+    /// Fails where the next slot still is in flight.
+    ///
+    /// # Errors
+    /// `RingFull`.
+    pub(crate) fn check_free(&self) -> Result<()> {
+        match lock(&self.shared).in_flight[self.next] {
+            true => Err(Error::RingFull { slots: self.size.slots }),
+            false => Ok(()),
+        }
+    }
+
     /// Hands out the next slot; it is in flight until it is dropped.
     ///
     /// # Errors
     /// `RingFull` where the slot still is in flight.
     pub(crate) fn acquire(&mut self) -> Result<Slot> {
+        self.check_free()?;
         let mut shared = lock(&self.shared);
         let index = self.next;
-        if shared.in_flight[index] {
-            return Err(Error::RingFull { slots: self.size.slots });
-        }
         shared.in_flight[index] = true;
         shared.counters.acquisitions += 1;
         if shared.counters.acquisitions > self.size.slots as u64 {

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use blueshift::engine::{BackendChoice, Engine, Finish, GenerateOptions, LoadOptions};
 use blueshift::gguf::Source;
@@ -36,7 +37,8 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
 /// Whether there is a GPU adapter. Where there is none the test is to return early: a line says that it is ignored; under CI
 /// that is a failure.
 pub(crate) fn has_adapter() -> bool {
-    let found = !pollster::block_on(blueshift::gpu::list_adapters()).is_empty();
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| !pollster::block_on(blueshift::gpu::list_adapters()).is_empty());
     if !found {
         ignored("no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
     }
