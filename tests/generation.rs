@@ -102,6 +102,17 @@ fn an_answer_leaves_nothing_behind() {
 }
 
 #[test]
+fn the_cpu_gives_each_token_as_it_comes() {
+    let mut engine = engines(256).remove(0);
+    let adaptive = GenerateOptions { policy: None, ..options(200, 1) };
+    let mut generation = engine.start(&PROMPT, adaptive).unwrap();
+    while let Some(piece) = block_on(engine.next(&mut generation)).unwrap() {
+        assert!(piece.ids.len() <= 1);
+    }
+    assert_eq!(generation.finish().unwrap().stats.longest_burst, 1);
+}
+
+#[test]
 fn a_later_generation_ends_the_one_before() {
     for mut engine in engines(128) {
         let expected = answer(&mut engine, &PROMPT, options(10, 1)).ids;

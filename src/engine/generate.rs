@@ -125,10 +125,15 @@ impl Engine {
         })
     }
 
-    /// Makes the flow control that `policy` asks for; one that fits already keeps what it has learnt. Log-probabilities are read after
-    /// each step, before the next one replaces the logits.
+    /// Makes the flow control that `policy` asks for; one that fits already keeps what it has learnt. The CPU has no readback to adapt to, and
+    /// log-probabilities are read after each step, before the next one replaces the logits.
     fn set_flow(&mut self, policy: &Policy, reads_logits: bool) {
-        let flow = if reads_logits { Flow::Fixed { burst: 1, in_flight: 1 } } else { policy.flow };
+        let single = Flow::Fixed { burst: 1, in_flight: 1 };
+        let flow = match policy.flow {
+            _ if reads_logits => single,
+            Flow::Adaptive { .. } if !self.backend.is_gpu() => single,
+            flow => flow,
+        };
         let slots = policy.ring.slots.min(self.backend.max_in_flight());
         let key = (flow, policy.ring.steps, slots);
         if self.flow.0 != key {
