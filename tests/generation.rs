@@ -3,40 +3,22 @@
 mod common;
 
 use blueshift::Error;
-use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
-use blueshift::gguf::Source;
+use blueshift::engine::{Engine, GenerateOptions, Policy, StopReason};
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
+use common::Answer;
 use pollster::block_on;
 
 const PROMPT: [u32; 5] = [5, 80, 21, 200, 7];
 
 /// The same micro model on every backend there is.
 fn engines(n_ctx: usize) -> Vec<Engine> {
-    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
-    let present = choices.into_iter().filter(|c| *c == BackendChoice::Cpu || common::has_adapter());
-    let load = |backend| {
-        let source = Source::memory("micro", MicroModel::llama3(QuantType::Q4_0).bytes());
-        block_on(Engine::load(source, LoadOptions { backend, n_ctx: Some(n_ctx), ..Default::default() })).unwrap()
-    };
-    present.map(load).collect()
-}
-
-struct Answer {
-    ids: Vec<u32>,
-    text: String,
-    reason: StopReason,
+    common::engines("micro", &MicroModel::llama3(QuantType::Q4_0).bytes(), n_ctx)
 }
 
 fn answer(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> Answer {
-    let mut generation = engine.start(prompt, options).unwrap();
-    let (mut ids, mut text) = (Vec::new(), String::new());
-    while let Some(piece) = block_on(engine.next(&mut generation)).unwrap() {
-        ids.extend(piece.ids);
-        text.push_str(&piece.text);
-    }
-    Answer { ids, text, reason: generation.finish().unwrap().stop_reason }
+    common::answer(engine, prompt, options).unwrap()
 }
 
 fn options(max_tokens: usize, burst: usize) -> GenerateOptions {
@@ -55,11 +37,11 @@ fn token_and_context_limits() {
         for burst in [1, 3, 16] {
             for n in [1, 2, 17] {
                 let a = answer(&mut engine, &PROMPT, options(n, burst));
-                assert_eq!((a.ids.len(), a.reason), (n, StopReason::MaxTokens), "burst {burst}");
+                assert_eq!((a.ids.len(), a.finish.stop_reason), (n, StopReason::MaxTokens), "burst {burst}");
             }
             // 5 + 35 tokens fill the context; one more is drawn from its last position.
             let a = answer(&mut engine, &PROMPT, options(100, burst));
-            assert_eq!((a.ids.len(), a.reason), (36, StopReason::ContextFull), "burst {burst}");
+            assert_eq!((a.ids.len(), a.finish.stop_reason), (36, StopReason::ContextFull), "burst {burst}");
         }
         let error = engine.start(&[1; 41], options(1, 1)).err();
         assert!(matches!(error, Some(Error::ContextFull { needed: 41, limit: 40 })), "{error:?}");
@@ -74,7 +56,7 @@ fn stop_strings_end_the_text_at_any_burst() {
         let stop: String = whole[at..].chars().take(3).collect();
         for burst in [1, 4, 16] {
             let a = answer(&mut engine, &PROMPT, GenerateOptions { stop: vec![stop.clone()], ..options(60, burst) });
-            assert_eq!(a.reason, StopReason::StopString);
+            assert_eq!(a.finish.stop_reason, StopReason::StopString);
             assert_eq!(a.text, whole[..whole.find(&stop).unwrap()]);
         }
     }

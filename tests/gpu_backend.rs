@@ -2,15 +2,10 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use blueshift::Error;
 use blueshift::engine::backend::{Backend, Burst, First, RingSize};
-use blueshift::gguf::{self, Source};
-use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
+use blueshift::gpu::{Gpu, GpuBackend};
 use blueshift::micro::MicroModel;
-use blueshift::model::Model;
-use blueshift::model::load::{CancelToken, load_weights};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 
@@ -25,13 +20,7 @@ async fn micro_backend(n_ctx: usize) -> Option<GpuBackend> {
             return None;
         }
     };
-    let source = Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes());
-    let file = gguf::open(source).await.expect("the micro model is valid");
-    let model = Model::open(&file).await.expect("the micro model is valid");
-    let mut weights = GpuWeights::new(&gpu);
-    let loaded = load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default()).await;
-    loaded.expect("the weights load");
-    Some(GpuBackend::new(&gpu, Arc::new(model.plan), weights, n_ctx).await.expect("the backend fits"))
+    Some(common::gpu_backend(&gpu, MicroModel::llama(QuantType::Q4_0).bytes(), n_ctx).await)
 }
 
 #[test]

@@ -7,6 +7,7 @@ use blueshift::gguf::Source;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
+use common::some_ids;
 use pollster::block_on;
 
 fn load(source: Source, backend: BackendChoice) -> Engine {
@@ -17,18 +18,8 @@ fn bits(logits: Vec<f32>) -> Vec<u32> {
     logits.into_iter().map(f32::to_bits).collect()
 }
 
-/// Ids that look random and are inside the vocabulary.
-fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
-    (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n_vocab as u64) as u32).collect()
-}
-
 fn generate(engine: &mut Engine, prompt: &[u32], options: GenerateOptions) -> Vec<u32> {
-    let mut generation = engine.start(prompt, options).expect("valid options");
-    let mut ids = Vec::new();
-    while let Some(piece) = block_on(engine.next(&mut generation)).expect("decodes") {
-        ids.extend(piece.ids);
-    }
-    ids
+    common::answer(engine, prompt, options).expect("valid options").ids
 }
 
 /// Compares everything the two engines can be asked.

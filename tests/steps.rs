@@ -12,7 +12,6 @@ use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights, ShaderPatch};
 use blueshift::micro::MicroModel;
 use blueshift::model::Model;
-use blueshift::model::load::{CancelToken, load_weights};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use common::{answer, engines, some_ids};
@@ -106,21 +105,6 @@ fn what_cannot_run_is_refused_before_anything_is_submitted() {
     }
 }
 
-struct Parts {
-    gpu: Gpu,
-    model: Model,
-    weights: GpuWeights,
-}
-
-async fn parts() -> Parts {
-    let gpu = Gpu::open(None).await.unwrap();
-    let file = gguf::open(Source::memory("micro", micro())).await.unwrap();
-    let model = Model::open(&file).await.unwrap();
-    let mut weights = GpuWeights::new(&gpu);
-    load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default()).await.unwrap();
-    Parts { gpu, model, weights }
-}
-
 #[test]
 fn weights_that_are_not_on_the_device_are_named() {
     block_on(async {
@@ -142,8 +126,8 @@ fn the_ring_is_not_overrun_and_not_made_anew_without_need() {
         return;
     }
     block_on(async {
-        let Parts { gpu, model, weights } = parts().await;
-        let mut backend = GpuBackend::new(&gpu, Arc::new(model.plan), weights, 128).await.unwrap();
+        let gpu = Gpu::open(None).await.unwrap();
+        let mut backend = common::gpu_backend(&gpu, micro(), 128).await;
         let greedy = Sampling::GREEDY;
         let burst =
             |first, position, steps| Burst { first, position, steps, sampling: &greedy, stop_ids: &[], left: 1000 };

@@ -2,16 +2,12 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use blueshift::engine::backend::{Backend, Burst, First, RowEnd};
 use blueshift::engine::policy::StopCheck;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
-use blueshift::gguf::{self, Source};
-use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
+use blueshift::gguf::Source;
+use blueshift::gpu::Gpu;
 use blueshift::micro::MicroModel;
-use blueshift::model::Model;
-use blueshift::model::load::{CancelToken, load_weights};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use common::{answer, engines, some_ids};
@@ -106,15 +102,6 @@ fn stop_strings_split_over_tokens_bursts_and_characters() {
     }
 }
 
-async fn gpu_backend(n_ctx: usize) -> GpuBackend {
-    let gpu = Gpu::open(None).await.unwrap();
-    let file = gguf::open(Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes())).await.unwrap();
-    let model = Model::open(&file).await.unwrap();
-    let mut weights = GpuWeights::new(&gpu);
-    load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default()).await.unwrap();
-    GpuBackend::new(&gpu, Arc::new(model.plan), weights, n_ctx).await.unwrap()
-}
-
 fn burst(first: First, position: usize, steps: usize, stop_ids: &[u32], left: usize) -> Burst<'_> {
     Burst { first, position, steps, sampling: &DRAWN, stop_ids, left }
 }
@@ -127,7 +114,8 @@ fn an_ended_row_does_no_work() {
         return;
     }
     block_on(async {
-        let mut backend = gpu_backend(64).await;
+        let gpu = Gpu::open(None).await.unwrap();
+        let mut backend = common::gpu_backend(&gpu, MicroModel::llama(QuantType::Q4_0).bytes(), 64).await;
         let prompt = some_ids(9, 256);
         backend.feed(&prompt, 0).await.unwrap();
         backend.head(8).await.unwrap();

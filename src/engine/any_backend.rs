@@ -29,16 +29,9 @@ impl InFlight {
 }
 
 impl AnyBackend {
+    /// Whether work is submitted and read back later.
     pub(super) fn is_gpu(&self) -> bool {
         matches!(self, Self::Gpu(_))
-    }
-
-    /// Bursts that may be in flight at once, whatever the ring holds.
-    pub(super) fn max_in_flight(&self) -> usize {
-        match self {
-            Self::Cpu(_) => 1,
-            Self::Gpu(_) => usize::MAX,
-        }
     }
 
     /// Starts a burst; on a GPU without waiting for it.

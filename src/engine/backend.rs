@@ -57,13 +57,6 @@ pub struct Burst<'a> {
     pub left: usize,
 }
 
-impl Burst<'_> {
-    /// The part of a generation its time belongs to: drawing the first token ends the prefill.
-    pub(crate) fn phase(&self) -> Phase {
-        if self.first == First::FromLogits && self.steps == 1 { Phase::Prefill } else { Phase::Decode }
-    }
-}
-
 /// What a backend has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -107,13 +100,30 @@ pub(crate) fn check_feed(tokens: &[u32], position: usize, limits: Limits, max_ch
 }
 
 impl Burst<'_> {
+    /// The part of a generation its time belongs to: drawing the first token ends the prefill.
+    pub(crate) fn phase(&self) -> Phase {
+        if self.first == First::FromLogits && self.steps == 1 { Phase::Prefill } else { Phase::Decode }
+    }
+
     /// Checks a burst before it runs.
     ///
     /// # Errors
-    /// `BadOption` names what is out of range, `BadToken` and `ContextFull` what cannot be fed.
+    /// Those of [`Burst::check_shape`], `BadToken` and `ContextFull` for what cannot be fed.
     pub(crate) fn check(&self, limits: Limits) -> Result<()> {
+        self.check_shape(limits.steps)?;
+        if let First::Token(id) = self.first {
+            limits.check_tokens(&[id])?;
+        }
+        limits.check_room(self.position + self.steps - usize::from(self.first == First::FromLogits))
+    }
+
+    /// Checks what does not depend on the sequence; a burst has at most `max_steps` steps.
+    ///
+    /// # Errors
+    /// `BadOption` names what is out of range.
+    pub(crate) fn check_shape(&self, max_steps: usize) -> Result<()> {
         let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
-        if self.steps == 0 || self.steps > limits.steps {
+        if self.steps == 0 || self.steps > max_steps {
             return bad("burst", self.steps, "at least 1 and at most the ring's steps");
         }
         if self.left == 0 {
@@ -122,10 +132,7 @@ impl Burst<'_> {
         if self.stop_ids.len() > MAX_STOP_IDS {
             return bad("stop ids", self.stop_ids.len(), "at most 64");
         }
-        if let First::Token(id) = self.first {
-            limits.check_tokens(&[id])?;
-        }
-        limits.check_room(self.position + self.steps - usize::from(self.first == First::FromLogits))
+        Ok(())
     }
 }
 

@@ -134,7 +134,7 @@ impl Engine {
             Flow::Adaptive { .. } if !self.backend.is_gpu() => single,
             flow => flow,
         };
-        let slots = policy.ring.slots.min(self.backend.max_in_flight());
+        let slots = if self.backend.is_gpu() { policy.ring.slots } else { 1 };
         let key = (flow, policy.ring.steps, slots);
         if self.flow.0 != key {
             let control = match flow {

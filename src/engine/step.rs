@@ -2,7 +2,7 @@
 //! made of, with the same bits.
 
 use super::Engine;
-use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, RowEnd};
+use super::backend::{Backend, Burst, Drawn, First, RowEnd};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 
@@ -68,18 +68,12 @@ impl Engine {
         sampling: &Sampling,
         stop_ids: &[u32],
     ) -> Result<Drawn> {
-        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
-        if !(1..=self.policy.ring.steps).contains(&steps) {
-            return bad("burst", steps, "at least 1 and at most the ring's steps");
-        }
-        if stop_ids.len() > MAX_STOP_IDS {
-            return bad("stop ids", stop_ids.len(), "at most 64");
-        }
-        self.begin_steps(&[token])?;
         let position = self.cached.len();
-        // Steps beyond the context would do nothing.
-        let steps = steps.min(self.info.n_ctx - position);
         let burst = Burst { first: First::Token(token), position, steps, sampling, stop_ids, left: usize::MAX };
+        burst.check_shape(self.policy.ring.steps)?;
+        self.begin_steps(&[token])?;
+        // Steps beyond the context would do nothing.
+        let burst = Burst { steps: steps.min(self.info.n_ctx - position), ..burst };
         let drawn = self.backend.burst(burst).await?;
         // The first token, and each drawn one that another was drawn after.
         if !drawn.ids.is_empty() {

@@ -3,10 +3,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use blueshift::engine::{BackendChoice, Engine, Finish, GenerateOptions, LoadOptions};
-use blueshift::gguf::Source;
+use blueshift::gguf::{self, Source};
+use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
+use blueshift::model::Model;
+use blueshift::model::load::{CancelToken, load_weights};
 
 /// Says on the terminal, past the test runner's capture, that something is not tested here; under CI that is a failure.
 pub(crate) fn ignored(reason: &str) {
@@ -82,7 +85,7 @@ pub(crate) fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
 
 /// A GGUF file in which every value of an f32 tensor is `value`.
 pub(crate) fn with_tensor_of(name: &str, value: f32, mut bytes: Vec<u8>) -> Vec<u8> {
-    let file = pollster::block_on(blueshift::gguf::open(Source::memory("micro", bytes.clone()))).expect("a GGUF file");
+    let file = pollster::block_on(gguf::open(Source::memory("micro", bytes.clone()))).expect("a GGUF file");
     let tensor = file.header.tensor(name).unwrap_or_else(|| panic!("{name} is in the file"));
     let start = tensor.offset as usize;
     let end = start + tensor.bytes as usize;
@@ -90,4 +93,14 @@ pub(crate) fn with_tensor_of(name: &str, value: f32, mut bytes: Vec<u8>) -> Vec<
         four.copy_from_slice(&value.to_le_bytes());
     }
     bytes
+}
+
+/// A micro model on a device that is open already, with a cache of `n_ctx` positions.
+pub(crate) async fn gpu_backend(gpu: &Gpu, bytes: Vec<u8>, n_ctx: usize) -> GpuBackend {
+    let file = gguf::open(Source::memory("micro", bytes)).await.expect("the micro model is valid");
+    let model = Model::open(&file).await.expect("the micro model is valid");
+    let mut weights = GpuWeights::new(gpu);
+    let loaded = load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default()).await;
+    loaded.expect("the weights load");
+    GpuBackend::new(gpu, Arc::new(model.plan), weights, n_ctx).await.expect("the backend fits")
 }
