@@ -12,6 +12,8 @@ struct Params {
     chunks_per_unit: u32,
     // Room for units a row in `partials`.
     max_units: u32,
+    // Entries of a slot in the block table.
+    pages_a_slot: u32,
 }
 
 const LANES: u32 = 256u;
@@ -21,6 +23,7 @@ const MAX_HEAD_DIM: u32 = 256u;
 const LOWEST: f32 = -3.0e38;
 
 @group(0) @binding(0) var<uniform> params: Params;
+// [slots, pages_a_slot]: physical page of each logical page
 @group(0) @binding(2) var<storage, read> block_table: array<u32>;
 // [rows, (n_heads + 2 n_kv_heads) head_dim]; the query part is scaled and rounded to 11 bits
 @group(0) @binding(3) var<storage, read> qkv: array<f32>;
@@ -118,11 +121,12 @@ fn head_max(lane: u32, value: f32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.z) {
         return;
     }
     let row = group.z;
     let position = row_position(row);
+    let first_entry = row_slot(row) * params.pages_a_slot;
     let unit = first_unit(position) + group.x;
     let kv_head = group.y / params.head_groups;
     let heads_a_kv = params.n_heads / params.n_kv_heads;
@@ -145,7 +149,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let n_pairs = n_values / 2u;
     let pairs_a_head = params.head_dim / 2u;
     for (var chunk = first_chunk; chunk < end_chunk; chunk += 1u) {
-        let page = block_table[chunk] * params.n_kv_heads + kv_head;
+        let page = block_table[first_entry + chunk] * params.n_kv_heads + kv_head;
         let key = chunk * PAGE + slot;
         let visible = key >= first_key && key <= position && head < n_heads_here;
         var s = LOWEST;

@@ -86,7 +86,7 @@ fn merged(row: u32, column: u32) -> vec4<f32> {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
     let column = group.x * 4u * LANES + 4u * lane;

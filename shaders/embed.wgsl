@@ -19,17 +19,17 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-// [rows]
+// By row of a chunk, else by slot.
 @group(0) @binding(4) var<storage, read> tokens: array<u32>;
 // [rows, width / 4]
 @group(0) @binding(10) var<storage, read_write> out: array<vec4<f32>>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
-    let row = tokens[group.y] - params.first_row;
+    let row = tokens[select(row_slot(group.y), group.y, batch.chunk == 1u)] - params.first_row;
     let i = group.x * 64u + lane;
     if row >= params.rows || 4u * i >= params.width {
         return;

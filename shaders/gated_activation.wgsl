@@ -31,7 +31,7 @@ fn gated(start: u32, column: u32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
     let start = group.y * 2u * params.width;

@@ -28,7 +28,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    if state.done != 0u {
+    if !tile_runs(group.z * TILE) {
         return;
     }
     let first_row = (group.y * grid.x + group.x) * params.rows_a_group;
@@ -50,8 +50,8 @@ fn main(
     for (var i = lane; i < params.rows_a_group * TILE; i += LANES) {
         let j = i % params.rows_a_group;
         let r = i / params.rows_a_group;
-        if first_row + j < params.rows {
-            let at = (first_x + r) * params.out_width + params.out_offset + first_row + j;
+        if first_row + j < params.rows && row_runs(first_x + r) {
+            let at = out_row(first_x + r) * params.out_width + params.out_offset + first_row + j;
             let value = tree32((j * TILE + r) * 32u);
             if params.accumulate == 1u {
                 out[at] = out[at] + value;

@@ -67,7 +67,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    if state.done != 0u {
+    if !tile_runs(group.z * TILE) {
         return;
     }
     let row = (group.y * grid.x + group.x) * LANES + lane;
@@ -77,7 +77,10 @@ fn main(
     let first_x = group.z * TILE;
     let sums = tree(row, first_x);
     for (var r = 0u; r < TILE; r += 1u) {
-        let at = (first_x + r) * params.out_width + params.out_offset + row;
+        if !row_runs(first_x + r) {
+            continue;
+        }
+        let at = out_row(first_x + r) * params.out_width + params.out_offset + row;
         if params.accumulate == 1u {
             out[at] = out[at] + sums[r];
         } else {

@@ -19,7 +19,7 @@ const LANES: u32 = 256u;
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 // [width]
 @group(0) @binding(3) var<storage, read> weight: array<f32>;
-// [1]: where and what the guard found first, all ones before
+// By slot: where and what the guard found first, all ones before
 @group(0) @binding(4) var<storage, read_write> tripped: array<atomic<u32>>;
 
 const INFINITE: u32 = 0x7f800000u;
@@ -29,10 +29,11 @@ const LAST_POSITION: u32 = 0xfffffu;
 
 // Notes the position, the source and the kind where a magnitude reaches the limit. The least word is the earliest.
 fn check(row: u32, largest: u32) {
-    if largest >= state.limit {
+    let slot = row_slot(row);
+    if largest >= batch.states[slot].limit {
         let position = min(row_position(row), LAST_POSITION);
         let kind = select(OVER_LIMIT, NOT_FINITE, largest >= INFINITE);
-        atomicMin(&tripped[0], (position << 12u) | (params.source << 2u) | kind);
+        atomicMin(&tripped[slot], (position << 12u) | (params.source << 2u) | kind);
     }
 }
 
@@ -61,7 +62,7 @@ fn four(start: u32, c: u32) -> Four {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
     let start = group.y * params.width;

@@ -16,6 +16,8 @@ struct Params {
     // 1 / head_dim, rounded.
     inverse_dim: f32,
     q_scale: f32,
+    // Entries of a slot in the block table.
+    pages_a_slot: u32,
 }
 
 const LANES: u32 = 256u;
@@ -23,7 +25,7 @@ const PAGE: u32 = 64u;
 const MAX_HEAD_DIM: u32 = 256u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-// Physical page of each logical page.
+// [slots, pages_a_slot]: physical page of each logical page.
 @group(0) @binding(2) var<storage, read> block_table: array<u32>;
 // [rows, (n_heads + 2 n_kv_heads) head_dim]
 @group(0) @binding(3) var<storage, read_write> qkv: array<f32>;
@@ -62,7 +64,7 @@ fn pack(i: u32) -> u32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
     let width = (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
@@ -99,7 +101,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         return;
     }
-    let page = block_table[position / PAGE];
+    let page = block_table[row_slot(group.y) * params.pages_a_slot + position / PAGE];
     let slot = position % PAGE;
     if is_value {
         let kv_head = group.x - params.n_heads - params.n_kv_heads;

@@ -1,6 +1,6 @@
 // Finds which ids stay in the draw. By value, then by id, the likeliest come first; top-k, top-p and min-p each keep a beginning of that
 // order: all keys above a border, and at the border the lowest ids. Typical-p keeps a beginning of another order of what they left, by distance
-// from the expected surprise, then by id. Borders are found byte by byte, from histograms. Grid: [1, 1, 1].
+// from the expected surprise, then by id. Borders are found byte by byte, from histograms. Grid: [1, rows, 1].
 struct Params {
     zero: u32,
     n_vocab: u32,
@@ -18,12 +18,14 @@ const NO_LIMIT: u32 = 0xffffffffu;
 const POOL: u32 = 1024u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> rules: Rules;
-// [ceil(n_vocab / 4)]: order keys, 0 for ids that cannot be drawn and past the end
+// By slot.
+@group(0) @binding(2) var<storage, read> all_rules: array<Rules>;
+// [rows, ceil(n_vocab / 4)]: order keys, 0 for ids that cannot be drawn and past the end
 @group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;
-// [n_partials]: order key, token id
+// [rows, n_partials]: order key, token id
 @group(0) @binding(4) var<storage, read> partials: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read_write> border: Kept;
+// By row.
+@group(0) @binding(5) var<storage, read_write> borders: array<Kept>;
 
 // What a filter keeps: a beginning of the ids in descending order of their ranks, whose weights add up to enough.
 struct Cut {
@@ -64,6 +66,8 @@ var<workgroup> end: u32;
 var<workgroup> pool: array<u32, POOL>;
 var<workgroup> pooled: atomic<u32>;
 var<private> from_pool: bool;
+// The row's first vector of keys.
+var<private> first_four: u32;
 
 // How many times four keys there are to look at.
 fn n_fours() -> u32 {
@@ -74,7 +78,7 @@ fn four_keys(i: u32) -> vec4<u32> {
     if from_pool {
         return vec4<u32>(pool[i * 4u], pool[i * 4u + 1u], pool[i * 4u + 2u], pool[i * 4u + 3u]);
     }
-    return keys[i];
+    return keys[first_four + i];
 }
 
 // Integers of 64 bits: (low, high) words.
@@ -304,7 +308,7 @@ fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
     let run_end = select(0u, min((lane + 1u) * run, n), some);
     var own = vec2<u32>(0u);
     for (var i = lane * run; i < run_end; i += 1u) {
-        let four = keys[i];
+        let four = keys[first_four + i];
         for (var j = 0u; j < 4u; j += 1u) {
             own = add64(own, vec2<u32>(tie(cut, kept, border.rank, four[j], i * 4u + j), 0u));
         }
@@ -316,7 +320,7 @@ fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
     var sum = subtract64(reached, own);
     if less64(sum, border.missing) && !less64(reached, border.missing) {
         for (var i = lane * run; i < run_end; i += 1u) {
-            let four = keys[i];
+            let four = keys[first_four + i];
             for (var j = 0u; j < 4u; j += 1u) {
                 if less64(sum, border.missing) {
                     sum = add64(sum, vec2<u32>(tie(cut, kept, border.rank, four[j], i * 4u + j), 0u));
@@ -330,44 +334,47 @@ fn end_of(lane: u32, cut: Cut, kept: Kept, border: Border) -> u32 {
 }
 
 @compute @workgroup_size(LANES)
-fn main(@builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = group.y;
+    if row_done(row) || (batch.rows[row].z & FILTERED) == 0u {
         return;
     }
+    let slot = row_slot(row);
+    first_four = row * ((params.n_vocab + 3u) / 4u);
     var best = vec2<u32>(0u);
     for (var i = lane; i < params.n_partials; i += LANES) {
-        best = better(best, partials[i]);
+        best = better(best, partials[row * params.n_partials + i]);
     }
     let top_key = best256(lane, best).x;
     let top = value_of(top_key);
     var beginning = Beginning(0u, 0u);
-    let by_count = Cut(0u, rules.top_k, false, 0u, top);
-    if rules.top_k > 0u {
+    let by_count = Cut(0u, all_rules[slot].top_k, false, 0u, top);
+    if all_rules[slot].top_k > 0u {
         beginning = beginning_of(lane, by_count, beginning);
     }
-    if rules.top_k > 0u && rules.top_k <= POOL && (rules.top_p > 0u || rules.typical_p > 0u) {
+    if all_rules[slot].top_k > 0u && all_rules[slot].top_k <= POOL && (all_rules[slot].top_p > 0u || all_rules[slot].typical_p > 0u) {
         fill_pool(lane, beginning);
     }
-    if rules.top_p > 0u {
-        beginning = beginning_of(lane, Cut(rules.top_p, 0u, false, 0u, top), beginning);
+    if all_rules[slot].top_p > 0u {
+        beginning = beginning_of(lane, Cut(all_rules[slot].top_p, 0u, false, 0u, top), beginning);
     }
-    if rules.min_p == 1u && top_key != 0u {
-        let least = order_key(flush_small(top + rules.min_p_offset));
+    if all_rules[slot].min_p == 1u && top_key != 0u {
+        let least = order_key(flush_small(top + all_rules[slot].min_p_offset));
         if least > beginning.key {
             beginning = Beginning(least - 1u, 0u);
         }
     }
     var kept = Kept(beginning.key, 0u, top_key, 0u, NO_LIMIT, 0u);
     kept.end = end_of(lane, by_count, kept, Border(beginning.key, vec2<u32>(beginning.take, 0u), vec2<u32>(NO_LIMIT)));
-    if rules.typical_p > 0u {
+    if all_rules[slot].typical_p > 0u {
         kept.expected = expected_surprise(lane, beginning, top);
-        let typical = Cut(rules.typical_p, 0u, true, kept.expected, top);
+        let typical = Cut(all_rules[slot].typical_p, 0u, true, kept.expected, top);
         let last = border_of(lane, typical, beginning, 2u);
         let distance_end = end_of(lane, typical, kept, last);
         kept.distance = 0xffffu - (last.rank >> 16u);
         kept.distance_end = distance_end;
     }
     if lane == 0u {
-        border = kept;
+        borders[row] = kept;
     }
 }

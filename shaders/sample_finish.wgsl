@@ -1,8 +1,11 @@
 // Picks the token among the partial results, stores it for the next step and for the host, advances the state, and ends the row where a
-// stop id, a limit or the guard says so. Grid: [1, 1, 1].
+// stop id, a limit or the guard says so. Grid: [1, rows, 1].
 struct Params {
     zero: u32,
     n_partials: u32,
+    // Entries of a slot in `history` and in `stops`.
+    history_a_slot: u32,
+    stops_a_slot: u32,
 }
 
 const LANES: u32 = 256u;
@@ -18,68 +21,71 @@ const NO_CANDIDATE: u32 = 5u;
 const NOT_RUN: u32 = 255u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> state: State;
-// [n_partials]: order key, token id
+@group(0) @binding(1) var<storage, read_write> batch: Batch;
+// [rows, n_partials]: order key, token id
 @group(0) @binding(2) var<storage, read> partials: array<vec2<u32>>;
-// [1]: the token the next step feeds
+// By slot: the token the next step feeds
 @group(0) @binding(3) var<storage, read_write> tokens: array<u32>;
-// Drawn tokens by step, with their statuses.
+// Drawn tokens with their statuses.
 @group(0) @binding(4) var<storage, read_write> ring: array<u32>;
-// Tokens by position, [n_ctx + 1].
+// [slots, n_ctx + 1]: tokens by position
 @group(0) @binding(5) var<storage, read_write> history: array<u32>;
-// [n_stops]
+// [slots, stops_a_slot]
 @group(0) @binding(6) var<storage, read> stops: array<u32>;
-// [1]
+// By slot.
 @group(0) @binding(7) var<storage, read_write> tripped: array<u32>;
 
-// Whether the row goes on after the token `id`, and why not.
-fn status_of(key: u32, id: u32) -> u32 {
-    if tripped[0] != UNTRIPPED {
+// Whether the sequence goes on after the token `id`, and why not.
+fn status_of(slot: u32, key: u32, id: u32) -> u32 {
+    if tripped[slot] != UNTRIPPED {
         return GUARD;
     }
     if key == 0u {
         return NO_CANDIDATE;
     }
-    for (var i = 0u; i < state.n_stops; i += 1u) {
-        if stops[i] == id {
+    for (var i = 0u; i < batch.states[slot].n_stops; i += 1u) {
+        if stops[slot * params.stops_a_slot + i] == id {
             return STOP_ID;
         }
     }
-    if state.left <= 1u {
+    if batch.states[slot].left <= 1u {
         return NO_TOKENS_LEFT;
     }
-    return select(0u, CONTEXT_FULL, state.position + state.fed >= state.n_ctx);
+    let next = batch.states[slot].position + batch.states[slot].fed;
+    return select(0u, CONTEXT_FULL, next >= batch.states[slot].n_ctx);
 }
 
-fn finish(key: u32, id: u32) {
-    let step = state.step;
-    state.step = step + 1u;
-    if state.done != 0u {
-        ring[step] = NOT_RUN << ID_BITS;
+fn finish(row: u32, key: u32, id: u32) {
+    let slot = batch.rows[row].x;
+    let step = batch.states[slot].step;
+    let word = batch.rows[row].y + step * batch.n_rows;
+    batch.states[slot].step = step + 1u;
+    if batch.states[slot].done != 0u {
+        ring[word] = NOT_RUN << ID_BITS;
         return;
     }
-    let status = status_of(key, id);
+    let status = status_of(slot, key, id);
     // An id that is too large stays one.
-    ring[step] = (status << ID_BITS) | min(id, MAX_ID);
-    state.done = status;
+    ring[word] = (status << ID_BITS) | min(id, MAX_ID);
+    batch.states[slot].done = status;
     if status == GUARD || status == NO_CANDIDATE {
         return;
     }
-    tokens[0] = id;
-    state.left -= 1u;
-    state.position += state.fed;
-    history[state.position] = id;
-    state.fed = 1u;
+    tokens[slot] = id;
+    batch.states[slot].left -= 1u;
+    batch.states[slot].position += batch.states[slot].fed;
+    history[slot * params.history_a_slot + batch.states[slot].position] = id;
+    batch.states[slot].fed = 1u;
 }
 
 @compute @workgroup_size(LANES)
-fn main(@builtin(local_invocation_index) lane: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     var best = vec2<u32>(0u);
     for (var i = lane; i < params.n_partials; i += LANES) {
-        best = better(best, partials[i]);
+        best = better(best, partials[group.y * params.n_partials + i]);
     }
     let winner = best256(lane, best);
     if lane == 0u {
-        finish(winner.x, winner.y);
+        finish(group.y, winner.x, winner.y);
     }
 }

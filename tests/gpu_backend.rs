@@ -3,7 +3,7 @@
 mod common;
 
 use blueshift::Error;
-use blueshift::engine::backend::{Backend, Burst, First, RingSize};
+use blueshift::engine::backend::{Backend, Burst, First, RingSize, Row};
 use blueshift::gpu::{Gpu, GpuBackend};
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
@@ -27,15 +27,19 @@ async fn micro_backend(n_ctx: usize) -> Option<GpuBackend> {
 fn bad_requests_are_errors() {
     pollster::block_on(async {
         let Some(mut backend) = micro_backend(64).await else { return };
-        assert!(matches!(backend.feed(&[u32::MAX], 0).await, Err(Error::BadToken { .. })));
-        assert!(matches!(backend.feed(&[1, 2], 63).await, Err(Error::ContextFull { needed: 65, limit: 64 })));
-        assert!(matches!(backend.feed(&[], 0).await, Err(Error::BadOption { .. })));
-        assert!(matches!(backend.head(1).await, Err(Error::BadOption { .. })));
-        backend.feed(&[1, 2], 62).await.unwrap();
-        backend.head(1).await.unwrap();
-        let burst = |first, steps| Burst { first, position: 64, steps, sampling: &DRAWN, stop_ids: &[], left: 1000 };
-        assert!(matches!(backend.burst(burst(First::Token(1), 1)).await, Err(Error::ContextFull { .. })));
-        assert_eq!(backend.burst(burst(First::FromLogits, 1)).await.unwrap().ids.len(), 1);
+        assert!(matches!(backend.feed(0, &[u32::MAX], 0).await, Err(Error::BadToken { .. })));
+        assert!(matches!(backend.feed(0, &[1, 2], 63).await, Err(Error::ContextFull { needed: 65, limit: 64 })));
+        assert!(matches!(backend.feed(0, &[], 0).await, Err(Error::BadOption { .. })));
+        assert!(matches!(backend.head(0, 1).await, Err(Error::BadOption { .. })));
+        backend.feed(0, &[1, 2], 62).await.unwrap();
+        backend.head(0, 1).await.unwrap();
+        let rows = |first| [Row::new(0, first, 64, &DRAWN)];
+        assert!(matches!(
+            backend.burst(Burst { rows: &rows(First::Token(1)), steps: 1 }).await,
+            Err(Error::ContextFull { .. })
+        ));
+        let drawn = backend.burst(Burst { rows: &rows(First::FromLogits), steps: 1 }).await.unwrap();
+        assert_eq!(drawn[0].ids.len(), 1);
     });
 }
 
@@ -50,28 +54,28 @@ fn overlap(sampling: Sampling) {
     pollster::block_on(async {
         let Some(mut backend) = micro_backend(64).await else { return };
         let sampling = &sampling;
-        let burst = |first, position, steps| Burst { first, position, steps, sampling, stop_ids: &[], left: 1000 };
-        backend.feed(&[1, 2, 3], 0).await.unwrap();
-        backend.head(2).await.unwrap();
-        let wanted = backend.burst(burst(First::FromLogits, 3, 9)).await.unwrap().ids;
+        let rows = |first, position| [Row::new(0, first, position, sampling)];
+        backend.feed(0, &[1, 2, 3], 0).await.unwrap();
+        backend.head(0, 2).await.unwrap();
+        let wanted = backend.burst(Burst { rows: &rows(First::FromLogits, 3), steps: 9 }).await.unwrap()[0].ids.clone();
 
-        backend.feed(&[1, 2, 3], 0).await.unwrap();
-        backend.head(2).await.unwrap();
-        let mut flying = vec![backend.submit_burst(burst(First::FromLogits, 3, 3)).unwrap()];
+        backend.feed(0, &[1, 2, 3], 0).await.unwrap();
+        backend.head(0, 2).await.unwrap();
+        let mut flying = vec![backend.submit_burst(Burst { rows: &rows(First::FromLogits, 3), steps: 3 }).unwrap()];
         for position in [5, 7, 9] {
-            flying.push(backend.submit_burst(burst(First::FromState, position, 2)).unwrap());
+            flying.push(backend.submit_burst(Burst { rows: &rows(First::FromState, position), steps: 2 }).unwrap());
         }
         assert_eq!(flying.len(), RingSize::default().slots);
-        let refused = backend.submit_burst(burst(First::FromState, 11, 1));
+        let refused = backend.submit_burst(Burst { rows: &rows(First::FromState, 11), steps: 1 });
         assert!(matches!(refused, Err(Error::RingFull { slots: 4 })));
         let last = flying.pop();
         let mut ids = Vec::new();
         for burst in flying {
-            ids.extend(burst.drawn().await.unwrap().ids);
+            ids.extend(&burst.drawn().await.unwrap()[0].ids);
         }
         drop(last);
         // The last but one burst's last token is fed again, over what the discarded burst left.
-        ids.extend(backend.burst(burst(First::Token(ids[6]), 9, 2)).await.unwrap().ids);
+        ids.extend(&backend.burst(Burst { rows: &rows(First::Token(ids[6]), 9), steps: 2 }).await.unwrap()[0].ids);
         assert_eq!(ids, wanted);
     });
 }

@@ -71,7 +71,7 @@ fn faults_in_the_filters_are_found() {
         ("sample_adjust", "value > 0.0", "value < 0.0"),
         ("sample_adjust", "if is_out(logit) ||", "if"),
         ("sample_filter", "select(0u, fewer + 1u,", "select(0u, fewer,"),
-        ("sample_filter", "flush_small(top + rules.min_p_offset)", "top"),
+        ("sample_filter", "flush_small(top + all_rules[slot].min_p_offset)", "top"),
         ("sample_filter", "Beginning(least - 1u, 0u)", "Beginning(least, 0u)"),
         (
             "sample_filter",
@@ -81,7 +81,7 @@ fn faults_in_the_filters_are_found() {
         ("sample_filter", "multiply_wide(m, before.take)", "vec2<u32>(m, 0u)"),
         ("sample_filter", "border.rank == before.key ||", ""),
         ("sample_filter", "less64(multiply_wide(take, each), border.there)", "false"),
-        ("sample_filter", "rules.top_k <= POOL", "rules.top_k <= 4u * POOL"),
+        ("sample_filter", "all_rules[slot].top_k <= POOL", "all_rules[slot].top_k <= 4u * POOL"),
         ("sample_filter", "&& any(border.missing != border.there)", "&& false"),
         ("sample_filter", "(cut.typical && !stays(kept, key, id))", "false"),
         ("sample_filter", "end = i * 4u + j + 1u", "end = i * 4u + j"),

@@ -100,10 +100,10 @@ fn last_rows(backend: &mut CpuBackend, ids: &[u32], n: usize) -> Vec<Vec<f32>> {
     let mut rows = Vec::with_capacity(n);
     for (i, chunk) in ids.chunks(64).enumerate() {
         let position = i * 64;
-        block_on(backend.feed(chunk, position)).expect("ids of the vocabulary");
+        block_on(backend.feed(0, chunk, position)).expect("ids of the vocabulary");
         for row in (0..chunk.len()).filter(|row| position + row + n >= ids.len()) {
-            block_on(backend.head(row)).expect("a row");
-            rows.push(block_on(backend.read_logits()).expect("logits"));
+            block_on(backend.head(0, row)).expect("a row");
+            rows.push(block_on(backend.read_logits(0)).expect("logits"));
         }
     }
     rows

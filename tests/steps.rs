@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blueshift::Error;
 use blueshift::cpu::backend::{CpuBackend, CpuWeights};
-use blueshift::engine::backend::{Backend, Burst, Execution, First, Readback, RingSize, RowEnd};
+use blueshift::engine::backend::{Backend, Burst, Execution, First, Readback, RingSize, Row, RowEnd};
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, Pooling};
 use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights, ShaderPatch};
@@ -129,22 +129,23 @@ fn the_ring_is_not_overrun_and_not_made_anew_without_need() {
         let gpu = Gpu::open(None).await.unwrap();
         let mut backend = common::gpu_backend(&gpu, micro(), 128).await;
         let greedy = Sampling::GREEDY;
-        let burst =
-            |first, position, steps| Burst { first, position, steps, sampling: &greedy, stop_ids: &[], left: 1000 };
+        let rows = |first, position| [Row::new(0, first, position, &greedy)];
         let prompt = [1, 2, 3];
         let fill = async |backend: &mut GpuBackend| {
-            backend.feed(&prompt, 0).await.unwrap();
-            backend.head(2).await.unwrap();
+            backend.feed(0, &prompt, 0).await.unwrap();
+            backend.head(0, 2).await.unwrap();
         };
         fill(&mut backend).await;
-        let expected = backend.burst(burst(First::FromLogits, 3, 40)).await.unwrap().ids;
+        let expected =
+            backend.burst(Burst { rows: &rows(First::FromLogits, 3), steps: 40 }).await.unwrap()[0].ids.clone();
 
         // The same size is no work, single steps and bursts share one ring.
         let created = backend.counters().buffers_created;
         backend.configure(Execution::default()).unwrap();
         fill(&mut backend).await;
-        let mut ids = backend.burst(burst(First::FromLogits, 3, 1)).await.unwrap().ids;
-        ids.extend(backend.burst(burst(First::FromState, 3, 20)).await.unwrap().ids);
+        let mut ids =
+            backend.burst(Burst { rows: &rows(First::FromLogits, 3), steps: 1 }).await.unwrap()[0].ids.clone();
+        ids.extend(&backend.burst(Burst { rows: &rows(First::FromState, 3), steps: 20 }).await.unwrap()[0].ids);
         assert_eq!(ids, expected[..21]);
         assert_eq!(backend.counters().buffers_created, created);
         let counters = backend.ring_counters();
@@ -154,20 +155,20 @@ fn the_ring_is_not_overrun_and_not_made_anew_without_need() {
         backend.configure(Execution { ring: RingSize { slots: 2, steps: 8 }, ..Execution::default() }).unwrap();
         assert!(backend.counters().buffers_created > created);
         fill(&mut backend).await;
-        let first = backend.submit_burst(burst(First::FromLogits, 3, 8)).unwrap();
-        let second = backend.submit_burst(burst(First::FromState, 10, 8)).unwrap();
-        let third = backend.submit_burst(burst(First::FromState, 18, 8)).err();
+        let first = backend.submit_burst(Burst { rows: &rows(First::FromLogits, 3), steps: 8 }).unwrap();
+        let second = backend.submit_burst(Burst { rows: &rows(First::FromState, 10), steps: 8 }).unwrap();
+        let third = backend.submit_burst(Burst { rows: &rows(First::FromState, 18), steps: 8 }).err();
         assert!(matches!(third, Some(Error::RingFull { slots: 2 })), "{third:?}");
-        let mut ids = first.drawn().await.unwrap().ids;
+        let mut ids = first.drawn().await.unwrap()[0].ids.clone();
         // The slot that was read is free, and what is refused was not lost.
-        let third = backend.submit_burst(burst(First::FromState, 18, 8)).unwrap();
-        ids.extend(second.drawn().await.unwrap().ids);
-        ids.extend(third.drawn().await.unwrap().ids);
+        let third = backend.submit_burst(Burst { rows: &rows(First::FromState, 18), steps: 8 }).unwrap();
+        ids.extend(&second.drawn().await.unwrap()[0].ids);
+        ids.extend(&third.drawn().await.unwrap()[0].ids);
         assert_eq!(ids, expected[..24]);
         let counters = backend.ring_counters();
         assert_eq!((counters.acquisitions, counters.reallocations), (6, 1));
         assert!(counters.reuses >= 1);
-        let long = backend.submit_burst(burst(First::Token(1), 3, 9)).err();
+        let long = backend.submit_burst(Burst { rows: &rows(First::Token(1), 3), steps: 9 }).err();
         assert!(matches!(long, Some(Error::BadOption { option: "burst", .. })), "{long:?}");
 
         for (slots, steps, name) in
@@ -179,7 +180,10 @@ fn the_ring_is_not_overrun_and_not_made_anew_without_need() {
         }
         // A refused size leaves the ring as it was.
         fill(&mut backend).await;
-        assert_eq!(backend.burst(burst(First::FromLogits, 3, 8)).await.unwrap().ids, expected[..8]);
+        assert_eq!(
+            backend.burst(Burst { rows: &rows(First::FromLogits, 3), steps: 8 }).await.unwrap()[0].ids,
+            expected[..8]
+        );
     });
 }
 

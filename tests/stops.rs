@@ -2,7 +2,7 @@
 
 mod common;
 
-use blueshift::engine::backend::{Backend, Burst, First, RowEnd};
+use blueshift::engine::backend::{Backend, Burst, First, Row, RowEnd};
 use blueshift::engine::policy::StopCheck;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
 use blueshift::gguf::Source;
@@ -102,8 +102,8 @@ fn stop_strings_split_over_tokens_bursts_and_characters() {
     }
 }
 
-fn burst(first: First, position: usize, steps: usize, stop_ids: &[u32], left: usize) -> Burst<'_> {
-    Burst { first, position, steps, sampling: &DRAWN, stop_ids, left }
+fn row(first: First, position: usize, stop_ids: &[u32], left: usize) -> [Row<'_>; 1] {
+    [Row { stop_ids, left, ..Row::new(0, first, position, &DRAWN) }]
 }
 
 /// A row that has ended does nothing more, neither in its burst nor in those behind it: the logits stay as the last step left them, and it
@@ -117,37 +117,43 @@ fn an_ended_row_does_no_work() {
         let gpu = Gpu::open(None).await.unwrap();
         let mut backend = common::gpu_backend(&gpu, MicroModel::llama(QuantType::Q4_0).bytes(), 64).await;
         let prompt = some_ids(9, 256);
-        backend.feed(&prompt, 0).await.unwrap();
-        backend.head(8).await.unwrap();
-        let ids = backend.burst(burst(First::FromLogits, 9, 12, &[], 100)).await.unwrap().ids;
+        backend.feed(0, &prompt, 0).await.unwrap();
+        backend.head(0, 8).await.unwrap();
+        let ids = backend.burst(Burst { rows: &row(First::FromLogits, 9, &[], 100), steps: 12 }).await.unwrap()[0]
+            .ids
+            .clone();
         let at = (4..8).find(|at| !ids[..*at].contains(&ids[*at])).expect("an id that is new");
         let stop = [ids[at]];
         for (stops, left, steps, end) in
             [(&stop[..], 100, 12, RowEnd::StopId), (&[][..], at + 1, 12, RowEnd::MaxTokens)]
         {
             // Exactly the steps up to the end: what must be left behind.
-            backend.feed(&prompt, 0).await.unwrap();
-            backend.head(8).await.unwrap();
-            backend.burst(burst(First::FromLogits, 9, at + 1, &[], 100)).await.unwrap();
-            let logits = backend.read_logits().await.unwrap();
+            backend.feed(0, &prompt, 0).await.unwrap();
+            backend.head(0, 8).await.unwrap();
+            backend.burst(Burst { rows: &row(First::FromLogits, 9, &[], 100), steps: at + 1 }).await.unwrap();
+            let logits = backend.read_logits(0).await.unwrap();
 
-            backend.feed(&prompt, 0).await.unwrap();
-            backend.head(8).await.unwrap();
-            let first = backend.submit_burst(burst(First::FromLogits, 9, steps, stops, left)).unwrap();
-            let behind = backend.submit_burst(burst(First::FromState, 9 + steps - 1, 3, stops, left)).unwrap();
-            let (drawn, nothing) = (first.drawn().await.unwrap(), behind.drawn().await.unwrap());
+            backend.feed(0, &prompt, 0).await.unwrap();
+            backend.head(0, 8).await.unwrap();
+            let first =
+                backend.submit_burst(Burst { rows: &row(First::FromLogits, 9, stops, left), steps: steps }).unwrap();
+            let behind = backend
+                .submit_burst(Burst { rows: &row(First::FromState, 9 + steps - 1, stops, left), steps: 3 })
+                .unwrap();
+            let (drawn, nothing) = (&first.drawn().await.unwrap()[0], &behind.drawn().await.unwrap()[0]);
             assert_eq!((&drawn.ids[..], drawn.end), (&ids[..=at], Some(end)));
             assert_eq!((nothing.ids.len(), nothing.end), (0, None));
-            assert_eq!(backend.read_logits().await.unwrap(), logits, "{end:?}");
+            assert_eq!(backend.read_logits(0).await.unwrap(), logits, "{end:?}");
             // Feeding the last token goes on as if nothing had been submitted beyond it.
-            let next = backend.burst(burst(First::Token(ids[at]), 9 + at, 3, &[], 100)).await.unwrap();
-            assert_eq!(next.ids, ids[at + 1..at + 4], "{end:?}");
+            let next =
+                backend.burst(Burst { rows: &row(First::Token(ids[at]), 9 + at, &[], 100), steps: 3 }).await.unwrap();
+            assert_eq!(next[0].ids, ids[at + 1..at + 4], "{end:?}");
         }
         // The context ends a row, too: 64 positions, the token drawn after the last one is not fed.
-        backend.feed(&some_ids(60, 256), 0).await.unwrap();
-        backend.head(59).await.unwrap();
-        let drawn = backend.burst(burst(First::FromLogits, 60, 5, &[], 100)).await.unwrap();
-        assert_eq!((drawn.ids.len(), drawn.end), (5, Some(RowEnd::ContextFull)));
+        backend.feed(0, &some_ids(60, 256), 0).await.unwrap();
+        backend.head(0, 59).await.unwrap();
+        let drawn = backend.burst(Burst { rows: &row(First::FromLogits, 60, &[], 100), steps: 5 }).await.unwrap();
+        assert_eq!((drawn[0].ids.len(), drawn[0].end), (5, Some(RowEnd::ContextFull)));
     });
 }
 

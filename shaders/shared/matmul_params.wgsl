@@ -14,6 +14,8 @@ struct Params {
     out_offset: u32,
     out_width: u32,
     accumulate: u32,
+    // 1: a row's results go to its slot's row of `out`.
+    by_slot: u32,
     quants_stride: u32,
     high_offset: u32,
     high_stride: u32,
@@ -21,4 +23,22 @@ struct Params {
     scales_stride: u32,
     supers_offset: u32,
     supers_stride: u32,
+}
+
+fn row_runs(row: u32) -> bool {
+    return row < batch.n_rows && !row_done(row);
+}
+
+// Whether any of TILE rows has work to do.
+fn tile_runs(first_row: u32) -> bool {
+    for (var r = 0u; r < TILE; r += 1u) {
+        if row_runs(first_row + r) {
+            return true;
+        }
+    }
+    return false;
+}
+
+fn out_row(row: u32) -> u32 {
+    return select(row, row_slot(row), params.by_slot == 1u);
 }

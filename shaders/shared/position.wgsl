@@ -1,4 +1,5 @@
-// Positions of the rows of a feed.
+// Position of a row.
 fn row_position(row: u32) -> u32 {
-    return state.position + row;
+    let first = batch.states[row_slot(row)].position;
+    return select(first, first + row, batch.chunk == 1u);
 }

@@ -1,4 +1,4 @@
-// What a generation does to its logits; written where it changes.
+// What a sequence does to its logits; written where it changes.
 struct Rules {
     n_biases: u32,
     // Tokens before the drawn one that penalties look at.
@@ -19,5 +19,5 @@ struct Rules {
     // 65536 times the mass kept by typical-p, 0 for all.
     typical_p: u32,
     // Token id (each once) and the bits of its bias; those of -infinity ban it.
-    biases: array<vec2<u32>>,
+    biases: array<vec2<u32>, 1024>,
 }

@@ -12,8 +12,17 @@ struct Partial {
     values: Vec<f32>,
 }
 
+/// The keys and values of one sequence in a layer's cache.
+#[derive(Debug, Clone, Copy)]
+pub struct Visible<'a> {
+    /// Pages of all sequences.
+    pub cache: &'a LayerCache,
+    /// The sequence's pages, first positions first.
+    pub pages: &'a [u32],
+}
+
 /// Attention of one query head `query [head_dim]` at `position` into `out [head_dim]`.
-pub fn attention(query: &[f32], cache: &LayerCache, heads: Heads, kv_head: usize, position: usize, out: &mut [f32]) {
+pub fn attention(query: &[f32], seen: Visible<'_>, heads: Heads, kv_head: usize, position: usize, out: &mut [f32]) {
     let first_key = first_visible(heads, position);
     let mut total: Option<Partial> = None;
     let mut group: Option<Partial> = None;
@@ -21,7 +30,7 @@ pub fn attention(query: &[f32], cache: &LayerCache, heads: Heads, kv_head: usize
         if chunk % CHUNKS_PER_GROUP == 0 {
             total = merge(total, group.take());
         }
-        group = merge(group, Some(attend_visible(query, cache, kv_head, chunk, first_key, position)));
+        group = merge(group, Some(attend_visible(query, seen, kv_head, chunk, first_key, position)));
     }
     let total = merge(total, group).expect("a row sees at least itself");
     let scale = exact_recip(total.sum);
@@ -34,7 +43,7 @@ pub fn attention(query: &[f32], cache: &LayerCache, heads: Heads, kv_head: usize
 /// sees, first unit first. A unit's chunks are those of one multiple of `chunks_per_unit`, which divides `CHUNKS_PER_GROUP`.
 pub(crate) fn unit_partials(
     query: &[f32],
-    cache: &LayerCache,
+    seen: Visible<'_>,
     heads: Heads,
     kv_head: usize,
     position: usize,
@@ -44,7 +53,7 @@ pub(crate) fn unit_partials(
     let (first_chunk, last_chunk) = (first_key / PAGE, position / PAGE);
     let unit = |unit: usize| {
         let chunks = (unit * chunks_per_unit).max(first_chunk)..=((unit + 1) * chunks_per_unit - 1).min(last_chunk);
-        let parts = chunks.map(|chunk| Some(attend_visible(query, cache, kv_head, chunk, first_key, position)));
+        let parts = chunks.map(|chunk| Some(attend_visible(query, seen, kv_head, chunk, first_key, position)));
         let merged = parts.fold(None, merge);
         merged.map_or(Vec::new(), |p| [&[p.max, p.sum][..], &p.values].concat())
     };
@@ -58,14 +67,14 @@ fn first_visible(heads: Heads, position: usize) -> usize {
 /// The keys of a chunk from `first_key` to `position`.
 fn attend_visible(
     query: &[f32],
-    cache: &LayerCache,
+    seen: Visible<'_>,
     kv_head: usize,
     chunk: usize,
     first_key: usize,
     position: usize,
 ) -> Partial {
     let visible = first_key.saturating_sub(chunk * PAGE)..(position + 1 - chunk * PAGE).min(PAGE);
-    attend_chunk(query, cache.page(kv_head, chunk), visible)
+    attend_chunk(query, seen.cache.page(kv_head, seen.pages[chunk] as usize), visible)
 }
 
 /// Softmax over the visible slots of one page.

@@ -1,10 +1,10 @@
-//! Interprets a plan on the CPU, one sequence.
+//! Interprets a plan on the CPU.
 
 mod trace;
 
 use std::sync::Arc;
 
-use super::attention::attention;
+use super::attention::{Visible, attention};
 use super::gated_activation::gated_activation;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
@@ -15,15 +15,15 @@ use super::rope_append::RopeAppend;
 use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, First, Limits, RingSize, RowEnd, Timing, Trip, UNTRIPPED,
-    check_feed,
+    Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
+    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, forward_rows,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
 use crate::numerics::guard;
-use crate::plan::{BufferId, Op, Plan, Shape, WeightId};
-use crate::sample::draw;
+use crate::plan::{BufferId, Op, PAGE, Plan, Shape, WeightId};
+use crate::sample::{Sampling, draw};
 
 /// Most tokens of one `feed`.
 const MAX_CHUNK: usize = 128;
@@ -73,6 +73,13 @@ impl Buffers {
         Buffers { n_rows, all, scratch: Vec::new() }
     }
 
+    /// Makes them hold `n_rows` rows.
+    fn ensure(&mut self, plan: &Plan, n_rows: usize) {
+        if self.n_rows != n_rows {
+            *self = Buffers::new(plan, n_rows);
+        }
+    }
+
     fn get(&self, id: BufferId) -> &Buffer {
         &self.all[id.0 as usize]
     }
@@ -106,21 +113,46 @@ impl Buffers {
 pub struct CpuBackend {
     info: BackendInfo,
     machine: Machine,
-    /// Buffers of one row: decoding and the head.
+    capacity: Capacity,
+    /// Buffers of one row: decoding one sequence, and the head after a chunk.
     single: Buffers,
     /// Buffers of the last chunk's number of rows.
     chunk: Buffers,
-    /// Whether the last `feed` used `single`.
+    /// Buffers of the last step of several sequences.
+    batch: Buffers,
+    /// The slot of the last `feed`, and whether it used `single`.
+    fed_slot: usize,
     fed_single: bool,
-    n_ctx: usize,
     /// Steps of a burst, as on a device.
     ring_steps: usize,
-    /// The decoding row: the token it drew last, why it ended, and what it may still draw.
+    slots: Vec<Slot>,
+}
+
+/// A sequence: the token it drew last, why it ended, and what it may still draw.
+#[derive(Debug, Clone, Default)]
+struct Slot {
     last_token: u32,
     end: Option<RowEnd>,
     left: usize,
     /// Tokens by position.
     history: Vec<u32>,
+    /// `[n_vocab]`, once computed.
+    logits: Vec<f32>,
+}
+
+/// The rows of a run: a chunk of one sequence, or a token of each of several.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    tokens: &'a [u32],
+    /// Slot and position of each.
+    places: &'a [Place],
+}
+
+/// Where a row stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slot: usize,
+    position: usize,
 }
 
 /// What interpreting an operation needs besides the buffers.
@@ -131,45 +163,54 @@ struct Machine {
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
     pool: Arc<Pool>,
-    /// Bits of the magnitude from which the guard trips, and its word.
+    tables: BlockTables,
+    /// Bits of the magnitude from which the guard trips, and its word by slot.
     limit: u32,
-    tripped: u32,
+    tripped: Vec<u32>,
     watch: Stopwatch,
 }
 
 impl CpuBackend {
-    /// A backend with an empty cache for `n_ctx` positions, on every core.
+    /// A backend with an empty cache, on every core.
     ///
     /// # Errors
-    /// `BadTensor` where a weight of the plan was not loaded.
-    pub fn new(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize) -> Result<Self> {
+    /// `BadTensor` where a weight of the plan was not loaded, `BadOption` for a capacity that cannot be.
+    pub fn new(plan: Arc<Plan>, weights: CpuWeights, capacity: impl Into<Capacity>) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Self::with_threads(plan, weights, n_ctx, threads)
+        Self::with_threads(plan, weights, capacity, threads)
     }
 
     /// A backend on a fixed number of threads.
     ///
     /// # Errors
     /// Those of [`CpuBackend::new`].
-    pub fn with_threads(plan: Arc<Plan>, weights: CpuWeights, n_ctx: usize, threads: usize) -> Result<Self> {
+    pub fn with_threads(
+        plan: Arc<Plan>,
+        weights: CpuWeights,
+        capacity: impl Into<Capacity>,
+        threads: usize,
+    ) -> Result<Self> {
+        let capacity = capacity.into();
+        capacity.check()?;
         plan.check_weights(|id| weights.has(id))?;
-        let ropes = plan.ropes.iter().map(|table| table.values(n_ctx)).collect();
+        let ropes = plan.ropes.iter().map(|table| table.values(capacity.n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
         let (pool, watch) = (Arc::new(Pool::new(threads)), Stopwatch::new(&plan));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         let limit = f32::INFINITY.to_bits();
+        let tripped = vec![UNTRIPPED; capacity.slots];
+        let tables = BlockTables::new(capacity);
         Ok(CpuBackend {
             info: BackendInfo { backend: "cpu", adapter },
+            capacity,
             single: Buffers::new(&plan, 1),
             chunk: Buffers::new(&plan, 1),
+            batch: Buffers::new(&plan, 1),
+            fed_slot: 0,
             fed_single: true,
-            n_ctx,
             ring_steps: RingSize::default().steps,
-            last_token: 0,
-            end: None,
-            left: 0,
-            history: Vec::new(),
-            machine: Machine { plan, weights, ropes, cache, pool, limit, tripped: UNTRIPPED, watch },
+            slots: vec![Slot::default(); capacity.slots],
+            machine: Machine { plan, weights, ropes, cache, pool, tables, limit, tripped, watch },
         })
     }
 
@@ -197,26 +238,23 @@ impl CpuBackend {
     }
 
     fn limits(&self) -> Limits {
-        Limits { n_vocab: self.machine.plan.n_vocab, n_ctx: self.n_ctx, steps: self.ring_steps }
+        Limits { n_vocab: self.machine.plan.n_vocab, capacity: self.capacity, steps: self.ring_steps }
     }
 
-    fn feed_now(&mut self, tokens: &[u32], position: usize) -> Result<()> {
+    fn feed_now(&mut self, slot: usize, tokens: &[u32], position: usize) {
         let plan = self.machine.plan.clone();
-        check_feed(tokens, position, self.limits(), MAX_CHUNK)?;
-        self.history.resize(position, 0);
-        self.history.extend(tokens);
-        self.fed_single = tokens.len() == 1;
+        self.slots[slot].history.resize(position, 0);
+        self.slots[slot].history.extend(tokens);
+        (self.fed_slot, self.fed_single) = (slot, tokens.len() == 1);
         let buffers = if self.fed_single { &mut self.single } else { &mut self.chunk };
-        if buffers.n_rows != tokens.len() {
-            *buffers = Buffers::new(&plan, tokens.len());
-        }
+        buffers.ensure(&plan, tokens.len());
+        let places: Vec<_> = (position..).take(tokens.len()).map(|position| Place { slot, position }).collect();
         let machine = &mut self.machine;
-        machine.pool.clone().enter(|| machine.run(Part::Body, buffers, tokens, position));
-        Ok(())
+        machine.pool.clone().enter(|| machine.run(Part::Body, buffers, Rows { tokens, places: &places }));
     }
 
     /// Makes row `row` of the last feed the hidden state of the single row, and runs `part` on it.
-    fn run_on_row(&mut self, row: usize, part: Part) -> Result<()> {
+    fn run_on_row(&mut self, slot: usize, row: usize, part: Part) -> Result<()> {
         let n_rows = if self.fed_single { 1 } else { self.chunk.n_rows };
         if row >= n_rows {
             let found = row.to_string();
@@ -228,9 +266,44 @@ impl CpuBackend {
             let width = hidden.len();
             hidden.copy_from_slice(&self.chunk.get(plan.hidden).f32()[row * width..][..width]);
         }
-        let position = self.history.len().saturating_sub(n_rows - row);
+        let position = self.slots[self.fed_slot].history.len().saturating_sub(n_rows - row);
+        let places = [Place { slot, position }];
         let (machine, single) = (&mut self.machine, &mut self.single);
-        machine.pool.clone().enter(|| machine.run(part, single, &[], position));
+        machine.pool.clone().enter(|| machine.run(part, single, Rows { tokens: &[], places: &places }));
+        Ok(())
+    }
+
+    fn head_now(&mut self, slot: usize, row: usize) -> Result<()> {
+        self.run_on_row(slot, row, Part::Head)?;
+        let logits = self.single.get(self.machine.plan.logits).f32();
+        self.slots[slot].logits.clear();
+        self.slots[slot].logits.extend_from_slice(logits);
+        Ok(())
+    }
+
+    /// Feeds a token to each of several slots and computes their logits, in one pass over the weights.
+    fn step_now(&mut self, tokens: &[u32], places: &[Place]) -> Result<()> {
+        if let ([token], [Place { slot, position }]) = (tokens, places) {
+            self.feed_now(*slot, &[*token], *position);
+            return self.head_now(*slot, 0);
+        }
+        let plan = self.machine.plan.clone();
+        for (Place { slot, position }, token) in places.iter().zip(tokens) {
+            self.slots[*slot].history.resize(*position, 0);
+            self.slots[*slot].history.push(*token);
+        }
+        self.batch.ensure(&plan, tokens.len());
+        let (machine, batch) = (&mut self.machine, &mut self.batch);
+        let rows = Rows { tokens, places };
+        machine.pool.clone().enter(|| {
+            machine.run(Part::Body, batch, rows);
+            machine.run(Part::Head, batch, rows);
+        });
+        let logits = self.batch.get(plan.logits).f32();
+        for (Place { slot, .. }, logits) in places.iter().zip(logits.chunks_exact(plan.n_vocab)) {
+            self.slots[*slot].logits.clear();
+            self.slots[*slot].logits.extend_from_slice(logits);
+        }
         Ok(())
     }
 
@@ -249,80 +322,88 @@ impl CpuBackend {
         self.machine.watch.timing()
     }
 
-    fn logits(&self) -> &[f32] {
-        self.single.get(self.machine.plan.logits).f32()
+    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
+        burst.check(self.limits(), &self.machine.tables)?;
+        let mut feeds = !burst.only_draws_first();
+        let mut positions = Vec::new();
+        let mut drawn = vec![Drawn::default(); burst.rows.len()];
+        for row in burst.rows {
+            let slot = &mut self.slots[row.slot];
+            if row.first != First::FromState {
+                (slot.end, slot.left) = (None, row.left);
+            }
+            if let First::Token(id) = row.first {
+                slot.last_token = id;
+            }
+            positions.push(row.position);
+        }
+        for _ in 0..burst.steps {
+            let running: Vec<_> =
+                (0..burst.rows.len()).filter(|at| self.slots[burst.rows[*at].slot].end.is_none()).collect();
+            if running.is_empty() {
+                break;
+            }
+            if feeds {
+                let slot = |at: &usize| burst.rows[*at].slot;
+                let tokens: Vec<_> = running.iter().map(|at| self.slots[slot(at)].last_token).collect();
+                let places: Vec<_> =
+                    running.iter().map(|at| Place { slot: slot(at), position: positions[*at] }).collect();
+                self.step_now(&tokens, &places)?;
+            }
+            for at in running {
+                positions[at] += usize::from(feeds);
+                self.draw_now(&burst.rows[at], positions[at], &mut drawn[at]);
+            }
+            feeds = true;
+        }
+        Ok(drawn)
     }
 
-    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Drawn> {
-        burst.check(self.limits())?;
-        burst.sampling.check(self.machine.plan.n_vocab)?;
-        if burst.first != First::FromState {
-            (self.end, self.left) = (None, burst.left);
-        }
-        if self.end.is_some() {
-            return Ok(Drawn::default());
-        }
-        let mut drawn = Drawn::default();
-        let mut position = burst.position;
-        let mut next = match burst.first {
-            First::FromLogits => None,
-            First::FromState => Some(self.last_token),
-            First::Token(id) => Some(id),
+    /// Draws a slot's next token, which will stand at `position`.
+    fn draw_now(&mut self, row: &Row<'_>, position: usize, drawn: &mut Drawn) {
+        let start = self.machine.watch.start_step();
+        let slot = &mut self.slots[row.slot];
+        let before = &slot.history[..position.min(slot.history.len())];
+        let id = match self.machine.tripped[row.slot] {
+            UNTRIPPED => draw(&slot.logits, row.sampling, position as u32, before).ok_or(RowEnd::NoCandidate),
+            _ => Err(RowEnd::Guard),
         };
-        for _ in 0..burst.steps {
-            if self.end.is_some() {
-                break;
+        self.machine.watch.end_step(Part::Sample, 0, start);
+        slot.end = match id {
+            Err(end) => Some(end),
+            Ok(id) => {
+                drawn.ids.push(id);
+                slot.last_token = id;
+                let left = slot.left;
+                slot.left = left.saturating_sub(1);
+                if row.stop_ids.contains(&id) {
+                    Some(RowEnd::StopId)
+                } else if left <= 1 {
+                    Some(RowEnd::MaxTokens)
+                } else {
+                    (position >= self.capacity.n_ctx).then_some(RowEnd::ContextFull)
+                }
             }
-            let feeds = usize::from(next.is_some());
-            if let Some(id) = next {
-                self.feed_now(&[id], position)?;
-                self.run_on_row(0, Part::Head)?;
-            }
-            if self.machine.tripped != UNTRIPPED {
-                self.end = Some(RowEnd::Guard);
-                break;
-            }
-            position += feeds;
-            let before = &self.history[..position.min(self.history.len())];
-            let start = self.machine.watch.start_step();
-            let id = draw(self.logits(), burst.sampling, position as u32, before);
-            self.machine.watch.end_step(Part::Sample, 0, start);
-            let Some(id) = id else {
-                self.end = Some(RowEnd::NoCandidate);
-                break;
-            };
-            drawn.ids.push(id);
-            next = Some(id);
-            self.last_token = id;
-            self.end = if burst.stop_ids.contains(&id) {
-                Some(RowEnd::StopId)
-            } else if self.left <= 1 {
-                Some(RowEnd::MaxTokens)
-            } else {
-                (position >= self.n_ctx).then_some(RowEnd::ContextFull)
-            };
-            self.left = self.left.saturating_sub(1);
-        }
-        drawn.end = self.end;
-        Ok(drawn)
+        };
+        drawn.end = slot.end;
     }
 }
 
 impl Machine {
-    fn run(&mut self, part: Part, buffers: &mut Buffers, tokens: &[u32], position: usize) {
+    fn run(&mut self, part: Part, buffers: &mut Buffers, rows: Rows<'_>) {
         let plan = self.plan.clone();
         for (at, op) in part.ops(&plan).iter().enumerate() {
             let start = self.watch.start_step();
-            self.step(op, buffers, tokens, position);
+            self.step(op, buffers, rows);
             self.watch.end_step(part, at, start);
         }
     }
 
-    fn step(&mut self, op: &Op, buffers: &mut Buffers, tokens: &[u32], position: usize) {
+    fn step(&mut self, op: &Op, buffers: &mut Buffers, rows: Rows<'_>) {
         match *op {
-            Op::Embed { weight, out, scale } => self.embed(buffers, weight, out, scale, tokens),
+            Op::Embed { weight, out, scale } => self.embed(buffers, weight, out, scale, rows.tokens),
             Op::RmsNorm { x, weight, out, eps, accumulate, source } => {
-                self.check_finite(buffers.get(x).f32(), buffers.n_rows, source, position);
+                self.check_finite(buffers.get(x).f32(), source, rows.places);
                 let (weight, pool) = (self.weights.vector(weight), &self.pool);
                 buffers.produce(out, accumulate, |buffers, out| {
                     let x = buffers.get(x).f32();
@@ -334,9 +415,9 @@ impl Machine {
             Op::MatMul { weight, x, out, out_offset, accumulate } => {
                 self.matmul(buffers, weight, x, out, out_offset, accumulate)
             }
-            Op::RopeAppend { .. } => self.rope_append(op, buffers, position),
+            Op::RopeAppend { .. } => self.rope_append(op, buffers, rows.places),
             Op::Attention { qkv, out, heads, layer } => {
-                let (cache, pool) = (&self.cache[layer], &self.pool);
+                let (cache, pool, tables) = (&self.cache[layer], &self.pool, &self.tables);
                 let (row_width, group) =
                     ((heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim, heads.n_heads / heads.n_kv_heads);
                 buffers.produce(out, false, |buffers, out| {
@@ -344,7 +425,9 @@ impl Machine {
                     pool.for_chunks(out, heads.head_dim, |i, out| {
                         let (row, head) = (i / heads.n_heads, i % heads.n_heads);
                         let query = &qkv[row * row_width + head * heads.head_dim..][..heads.head_dim];
-                        attention(query, cache, heads, head / group, position + row, out);
+                        let place = rows.places[row];
+                        let seen = Visible { cache, pages: tables.of(place.slot) };
+                        attention(query, seen, heads, head / group, place.position, out);
                     });
                 });
             }
@@ -364,13 +447,13 @@ impl Machine {
     }
 
     /// The guard: notes the first row of `x` with a magnitude that reaches the limit.
-    fn check_finite(&mut self, x: &[f32], n_rows: usize, layer: Option<usize>, position: usize) {
-        for (r, row) in x.chunks_exact(x.len() / n_rows).enumerate() {
+    fn check_finite(&mut self, x: &[f32], layer: Option<usize>, places: &[Place]) {
+        for (place, row) in places.iter().zip(x.chunks_exact(x.len() / places.len())) {
             let largest = row.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
             if largest >= self.limit {
                 let not_finite = largest >= f32::INFINITY.to_bits();
-                let trip = Trip { layer, position: position + r, not_finite };
-                self.tripped = self.tripped.min(trip.word());
+                let trip = Trip { layer, position: place.position, not_finite };
+                self.tripped[place.slot] = self.tripped[place.slot].min(trip.word());
             }
         }
     }
@@ -407,7 +490,7 @@ impl Machine {
         buffers.all[out.0 as usize] = target;
     }
 
-    fn rope_append(&mut self, op: &Op, buffers: &mut Buffers, position: usize) {
+    fn rope_append(&mut self, op: &Op, buffers: &mut Buffers, places: &[Place]) {
         let &Op::RopeAppend { qkv, q_norm, k_norm, eps, rope, kind, heads, q_scale, layer } = op else { return };
         let rope_append = RopeAppend {
             heads,
@@ -422,8 +505,9 @@ impl Machine {
         let n_rows = buffers.n_rows;
         let rows = buffers.all[qkv.0 as usize].f32_mut();
         let width = rows.len() / n_rows;
-        for (r, row) in rows.chunks_exact_mut(width).enumerate() {
-            rope_append.row(row, position + r, &mut self.cache[layer]);
+        for (place, row) in places.iter().zip(rows.chunks_exact_mut(width)) {
+            let page = self.tables.of(place.slot)[place.position / PAGE];
+            rope_append.row(row, place.position, &mut self.cache[layer], page);
         }
     }
 }
@@ -433,54 +517,117 @@ impl Backend for CpuBackend {
         &self.info
     }
 
-    fn max_chunk(&self) -> usize {
-        MAX_CHUNK
+    fn capacity(&self) -> Capacity {
+        self.capacity
     }
 
-    async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
-        // The row runs again, without limits.
-        (self.end, self.left) = (None, usize::MAX);
-        let start = self.machine.watch.start_submit(Phase::Prefill);
-        self.feed_now(tokens, position)?;
-        self.machine.watch.end_submit(start, tokens.len());
-        Ok(())
+    fn max_chunk(&self) -> usize {
+        MAX_CHUNK
     }
 
     fn configure(&mut self, execution: Execution) -> Result<()> {
         execution.ring.check()?;
         self.ring_steps = execution.ring.steps;
         self.machine.limit = execution.guard_limit.map_or(u32::MAX, f32::to_bits);
-        self.machine.tripped = UNTRIPPED;
+        self.machine.tripped.fill(UNTRIPPED);
         self.machine.watch.set(execution.timing);
         Ok(())
     }
 
-    async fn head(&mut self, row: usize) -> Result<()> {
+    fn set_pages(&mut self, slot: usize, first: usize, pages: &[u32]) -> Result<()> {
+        self.machine.tables.set(slot, first, pages).map(|_| ())
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
+        check_page(from, self.capacity)?;
+        check_page(to, self.capacity)?;
+        self.machine.cache.iter_mut().for_each(|layer| layer.copy_page(from as usize, to as usize));
+        Ok(())
+    }
+
+    async fn read_page(&mut self, page: u32) -> Result<Vec<u8>> {
+        check_page(page, self.capacity)?;
+        let mut bytes = Vec::new();
+        for layer in &mut self.machine.cache {
+            let (keys, values) = layer.whole_page(page as usize);
+            bytes.extend_from_slice(bytemuck::cast_slice(keys));
+            bytes.extend_from_slice(bytemuck::cast_slice(values));
+        }
+        Ok(bytes)
+    }
+
+    fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<()> {
+        check_page(page, self.capacity)?;
+        check_page_bytes(&self.machine.plan, bytes)?;
+        let mut rest = bytes;
+        for layer in &mut self.machine.cache {
+            let (keys, values) = layer.whole_page(page as usize);
+            for out in [keys, values] {
+                let (here, after) = rest.split_at(size_of_val(out));
+                bytemuck::cast_slice_mut::<u16, u8>(out).copy_from_slice(here);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()> {
+        check_feed(slot, tokens, position, self.limits(), &self.machine.tables, MAX_CHUNK)?;
+        // The row runs again, without limits.
+        (self.slots[slot].end, self.slots[slot].left) = (None, usize::MAX);
         let start = self.machine.watch.start_submit(Phase::Prefill);
-        self.run_on_row(row, Part::Head)?;
+        self.feed_now(slot, tokens, position);
+        self.machine.watch.end_submit(start, tokens.len());
+        Ok(())
+    }
+
+    async fn head(&mut self, slot: usize, row: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        let start = self.machine.watch.start_submit(Phase::Prefill);
+        self.head_now(slot, row)?;
         self.machine.watch.end_submit(start, 0);
         Ok(())
     }
 
-    async fn read_logits(&mut self) -> Result<Vec<f32>> {
-        Ok(self.logits().to_vec())
+    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
+        let greedy = Sampling::GREEDY;
+        let rows = forward_rows(slots, positions, &greedy);
+        let burst = Burst { rows: &rows, steps: 1 };
+        burst.check(self.limits(), &self.machine.tables)?;
+        let running: Vec<_> = rows.iter().filter(|row| self.slots[row.slot].end.is_none()).collect();
+        if running.is_empty() {
+            return Ok(());
+        }
+        let start = self.machine.watch.start_submit(Phase::Decode);
+        let tokens: Vec<_> = running.iter().map(|row| self.slots[row.slot].last_token).collect();
+        let places: Vec<_> = running.iter().map(|row| Place { slot: row.slot, position: row.position }).collect();
+        self.step_now(&tokens, &places)?;
+        self.machine.watch.end_submit(start, 0);
+        Ok(())
+    }
+
+    async fn read_logits(&mut self, slot: usize) -> Result<Vec<f32>> {
+        self.limits().check_slot(slot)?;
+        Ok(self.slots[slot].logits.clone())
     }
 
     async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
-        self.run_on_row(row, Part::Embed)?;
+        self.run_on_row(self.fed_slot, row, Part::Embed)?;
         Ok(self.single.get(self.machine.plan.embedding).f32().to_vec())
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
         let phase = burst.phase();
         let start = self.machine.watch.start_submit(phase);
         let drawn = self.burst_now(burst)?;
-        self.machine.watch.end_submit(start, if phase == Phase::Decode { drawn.ids.len() } else { 0 });
+        let n = drawn.iter().map(|drawn| drawn.ids.len()).sum();
+        self.machine.watch.end_submit(start, if phase == Phase::Decode { n } else { 0 });
         Ok(drawn)
     }
 
-    async fn take_trip(&mut self) -> Result<Option<Trip>> {
-        Ok(Trip::from_word(std::mem::replace(&mut self.machine.tripped, UNTRIPPED)))
+    async fn take_trip(&mut self, slot: usize) -> Result<Option<Trip>> {
+        self.limits().check_slot(slot)?;
+        Ok(Trip::from_word(std::mem::replace(&mut self.machine.tripped[slot], UNTRIPPED)))
     }
 
     fn counters(&self) -> Counters {

@@ -1,4 +1,4 @@
-//! The cache of one sequence in host memory: f16 pages, allocated as they are first written.
+//! The cache in host memory: f16 pages, allocated as they are first written.
 
 use crate::plan::{KvShape, PAGE};
 
@@ -22,20 +22,37 @@ impl LayerCache {
         (head * PAGE + slot) * self.shape.head_dim
     }
 
-    /// Makes sure that `position` has a page.
-    pub fn reserve(&mut self, position: usize) {
-        while self.keys.len() <= position / PAGE {
-            self.keys.push(vec![0; self.shape.page_len()]);
-            self.values.push(vec![0; self.shape.page_len()]);
+    /// Makes sure that the page is there.
+    pub fn reserve(&mut self, page: usize) {
+        if self.keys.len() <= page {
+            self.keys.resize(page + 1, Vec::new());
+            self.values.resize(page + 1, Vec::new());
+        }
+        if self.keys[page].is_empty() {
+            self.keys[page] = vec![0; self.shape.page_len()];
+            self.values[page] = vec![0; self.shape.page_len()];
         }
     }
 
-    /// Where the key and the value `[head_dim]` of a position are written.
-    pub fn entry(&mut self, head: usize, position: usize) -> (&mut [u16], &mut [u16]) {
-        let at = self.offset(head, position % PAGE);
+    /// Where the key and the value `[head_dim]` of slot `slot` of a page are written; the page was reserved.
+    pub fn entry(&mut self, head: usize, page: usize, slot: usize) -> (&mut [u16], &mut [u16]) {
+        let at = self.offset(head, slot);
         let range = at..at + self.shape.head_dim;
-        let page = position / PAGE;
         (&mut self.keys[page][range.clone()], &mut self.values[page][range])
+    }
+
+    /// All keys and all values of a page, `[n_kv_heads, PAGE, head_dim]` each.
+    pub fn whole_page(&mut self, page: usize) -> (&mut [u16], &mut [u16]) {
+        self.reserve(page);
+        (&mut self.keys[page], &mut self.values[page])
+    }
+
+    /// Copies a page.
+    pub fn copy_page(&mut self, from: usize, to: usize) {
+        self.reserve(from);
+        self.reserve(to);
+        self.keys[to] = self.keys[from].clone();
+        self.values[to] = self.values[from].clone();
     }
 
     /// Keys and values of a head in one page, `[PAGE, head_dim]` each.

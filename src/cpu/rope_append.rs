@@ -3,7 +3,7 @@
 use super::kv::LayerCache;
 use super::rms_norm::rms_norm;
 use crate::numerics::{guard, round_sig, to_f16};
-use crate::plan::{Heads, RopeKind};
+use crate::plan::{Heads, PAGE, RopeKind};
 
 /// What does not depend on the row.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +27,8 @@ pub struct RopeAppend<'a> {
 }
 
 impl RopeAppend<'_> {
-    /// Prepares one row `qkv [(n_heads + 2 n_kv_heads) head_dim]` at `position`.
-    pub fn row(&self, qkv: &mut [f32], position: usize, cache: &mut LayerCache) {
+    /// Prepares one row `qkv [(n_heads + 2 n_kv_heads) head_dim]` at `position`, whose page of the cache is `page`.
+    pub fn row(&self, qkv: &mut [f32], position: usize, cache: &mut LayerCache, page: u32) {
         let Heads { n_heads, n_kv_heads, head_dim, .. } = self.heads;
         let (queries, rest) = qkv.split_at_mut(n_heads * head_dim);
         let (keys, values) = rest.split_at_mut(n_kv_heads * head_dim);
@@ -39,10 +39,11 @@ impl RopeAppend<'_> {
                 *q = round_sig(*q * self.q_scale, 11);
             }
         }
-        cache.reserve(position);
+        let page = page as usize;
+        cache.reserve(page);
         for (head, (key, value)) in keys.chunks_exact_mut(head_dim).zip(values.chunks_exact(head_dim)).enumerate() {
             self.norm_rotate(key, self.k_norm, angles);
-            let (k_out, v_out) = cache.entry(head, position);
+            let (k_out, v_out) = cache.entry(head, page, position % PAGE);
             for (out, k) in k_out.iter_mut().zip(key) {
                 *out = to_f16(*k);
             }

@@ -1,6 +1,8 @@
 //! The backends behind one type.
 
-use super::backend::{Backend, BackendInfo, Burst, Counters, Drawn, Execution, Readback, RingCounters, Timing, Trip};
+use super::backend::{
+    Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, Readback, RingCounters, Timing, Trip,
+};
 use super::ledger::Phase;
 use crate::cpu::backend::CpuBackend;
 use crate::error::Result;
@@ -14,13 +16,13 @@ pub(super) enum AnyBackend {
 /// A burst whose tokens have not been read. Dropping it discards them.
 pub(super) enum InFlight {
     /// The CPU computes at once.
-    Ready(Drawn),
+    Ready(Vec<Drawn>),
     Gpu(gpu::InFlight),
 }
 
 impl InFlight {
-    /// Waits for what was drawn.
-    pub(super) async fn drawn(self) -> Result<Drawn> {
+    /// Waits for what was drawn, by row.
+    pub(super) async fn drawn(self) -> Result<Vec<Drawn>> {
         match self {
             Self::Ready(drawn) => Ok(drawn),
             Self::Gpu(in_flight) => in_flight.drawn().await,
@@ -104,24 +106,66 @@ impl Backend for AnyBackend {
         }
     }
 
-    async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
+    fn capacity(&self) -> Capacity {
         match self {
-            Self::Cpu(b) => b.feed(tokens, position).await,
-            Self::Gpu(b) => b.feed(tokens, position).await,
+            Self::Cpu(b) => b.capacity(),
+            Self::Gpu(b) => b.capacity(),
         }
     }
 
-    async fn head(&mut self, row: usize) -> Result<()> {
+    fn set_pages(&mut self, slot: usize, first: usize, pages: &[u32]) -> Result<()> {
         match self {
-            Self::Cpu(b) => b.head(row).await,
-            Self::Gpu(b) => b.head(row).await,
+            Self::Cpu(b) => b.set_pages(slot, first, pages),
+            Self::Gpu(b) => b.set_pages(slot, first, pages),
         }
     }
 
-    async fn read_logits(&mut self) -> Result<Vec<f32>> {
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
         match self {
-            Self::Cpu(b) => b.read_logits().await,
-            Self::Gpu(b) => b.read_logits().await,
+            Self::Cpu(b) => b.copy_page(from, to),
+            Self::Gpu(b) => b.copy_page(from, to),
+        }
+    }
+
+    async fn read_page(&mut self, page: u32) -> Result<Vec<u8>> {
+        match self {
+            Self::Cpu(b) => b.read_page(page).await,
+            Self::Gpu(b) => b.read_page(page).await,
+        }
+    }
+
+    fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.write_page(page, bytes),
+            Self::Gpu(b) => b.write_page(page, bytes),
+        }
+    }
+
+    async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.feed(slot, tokens, position).await,
+            Self::Gpu(b) => b.feed(slot, tokens, position).await,
+        }
+    }
+
+    async fn head(&mut self, slot: usize, row: usize) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.head(slot, row).await,
+            Self::Gpu(b) => b.head(slot, row).await,
+        }
+    }
+
+    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.forward(slots, positions).await,
+            Self::Gpu(b) => b.forward(slots, positions).await,
+        }
+    }
+
+    async fn read_logits(&mut self, slot: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Cpu(b) => b.read_logits(slot).await,
+            Self::Gpu(b) => b.read_logits(slot).await,
         }
     }
 
@@ -132,10 +176,10 @@ impl Backend for AnyBackend {
         }
     }
 
-    async fn take_trip(&mut self) -> Result<Option<Trip>> {
+    async fn take_trip(&mut self, slot: usize) -> Result<Option<Trip>> {
         match self {
-            Self::Cpu(b) => b.take_trip().await,
-            Self::Gpu(b) => b.take_trip().await,
+            Self::Cpu(b) => b.take_trip(slot).await,
+            Self::Gpu(b) => b.take_trip(slot).await,
         }
     }
 
@@ -146,7 +190,7 @@ impl Backend for AnyBackend {
         }
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
         match self {
             Self::Cpu(b) => b.burst(burst).await,
             Self::Gpu(b) => b.burst(burst).await,

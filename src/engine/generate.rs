@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::Engine;
-use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, RowEnd};
+use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd, only};
 use super::clock::now_ms;
 use super::flow::FlowControl;
 use super::ledger::Phase;
 use super::options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
 use super::policy::{Flow, Policy, StopCheck};
 use super::stop::StopStrings;
+use super::{Engine, SLOT};
 use crate::error::{Error, Result};
 use crate::sample::{Logprobs, top_logprobs};
 use crate::tokenizer::Decoder;
@@ -189,7 +189,7 @@ impl Engine {
             return Err(Error::Device { reason: "nothing was left to draw, and the answer has not ended".into() });
         };
         let waited_from = now_ms();
-        let drawn = oldest.burst.drawn().await?;
+        let drawn = only(oldest.burst.drawn().await?);
         let now = now_ms();
         let stats = &mut generation.stats;
         stats.readback_wait_ms += now - waited_from;
@@ -216,12 +216,12 @@ impl Engine {
         }
         let rest = &prompt[self.cached.len()..];
         let part = &rest[..rest.len().min(self.chunk_len(generation.options.chunk))];
-        self.backend.feed(part, self.cached.len()).await?;
+        self.backend.feed(SLOT, part, self.cached.len()).await?;
         self.cached.extend(part);
         if part.len() < rest.len() {
             return Ok(false);
         }
-        self.backend.head(part.len() - 1).await?;
+        self.backend.head(SLOT, part.len() - 1).await?;
         generation.timings.prefill_ms = generation.elapsed_ms();
         generation.prefilled = true;
         Ok(true)
@@ -245,16 +245,17 @@ impl Engine {
             if steps == 0 {
                 break;
             }
-            let burst = Burst {
+            let row = Row {
+                slot: SLOT,
                 first: std::mem::replace(&mut generation.first, First::FromState),
                 position,
-                steps,
                 sampling: &generation.options.sampling,
                 stop_ids: &generation.device_stop_ids,
                 left: generation.options.max_tokens - n,
+                mask: None,
             };
             let submitted_ms = now_ms();
-            let burst = self.backend.submit_burst(burst).await?;
+            let burst = self.backend.submit_burst(Burst { rows: &[row], steps }).await?;
             self.flow.1.submitted(submitted_ms);
             self.in_flight.push_back(super::Flying { burst, steps, submitted_ms });
             generation.submitted += steps;
@@ -275,7 +276,7 @@ impl Engine {
         let invalid_id = invalid.map(|at| drawn.ids[at]);
         drawn.ids.truncate(invalid.unwrap_or(drawn.ids.len()));
         let logprobs = match (generation.options.logprobs, drawn.ids.first()) {
-            (Some(n), Some(&id)) => vec![top_logprobs(&self.backend.read_logits().await?, id, n)],
+            (Some(n), Some(&id)) => vec![top_logprobs(&self.backend.read_logits(SLOT).await?, id, n)],
             _ => Vec::new(),
         };
         let piece = self.accept(generation, &drawn.ids, logprobs);

@@ -81,6 +81,9 @@ pub struct Info {
     pub n_vocab: usize,
 }
 
+/// The slot of the engine's sequence.
+const SLOT: usize = 0;
+
 /// A loaded model with one sequence.
 pub struct Engine {
     model: Model,
@@ -192,13 +195,13 @@ impl Engine {
         self.backend.configure(self.policy.execution(false))?;
         let mut rows = Vec::new();
         for part in ids.chunks(self.chunk_len(chunk)) {
-            self.backend.feed(part, self.cached.len()).await?;
+            self.backend.feed(SLOT, part, self.cached.len()).await?;
             self.cached.extend(part);
             let last = self.cached.len() == ids.len();
             let wanted = if all { 0..part.len() } else { part.len() - 1..part.len() - 1 + usize::from(last) };
             for row in wanted {
-                self.backend.head(row).await?;
-                rows.extend(self.backend.read_logits().await?);
+                self.backend.head(SLOT, row).await?;
+                rows.extend(self.backend.read_logits(SLOT).await?);
             }
         }
         self.check_guard().await?;

@@ -1,10 +1,10 @@
 //! What a generation does where the guard tripped or the device drew an id that cannot be.
 
-use super::Engine;
 use super::backend::{Backend, First, Trip};
 use super::generate::Generation;
 use super::options::{InvalidDraw, Piece};
 use super::policy::Reaction;
+use super::{Engine, SLOT};
 use crate::error::{Error, Result};
 use crate::sample::{draw, top_logprobs};
 
@@ -12,7 +12,7 @@ impl Engine {
     /// What is in flight behind a trip is dropped; then as [`Engine::react`].
     pub(super) async fn guard_tripped(&mut self, generation: &mut Generation) -> Result<()> {
         self.discard(generation);
-        match self.backend.take_trip().await? {
+        match self.backend.take_trip(SLOT).await? {
             Some(trip) => self.react(generation, trip),
             None => Err(Error::Device { reason: "the guard tripped and does not say where".into() }),
         }
@@ -77,7 +77,7 @@ impl Engine {
     pub(super) async fn host_step(&mut self, generation: &mut Generation) -> Result<Piece> {
         self.narrow(generation)?;
         let logits = self.logits_again(generation).await?;
-        if let Some(trip) = self.backend.take_trip().await? {
+        if let Some(trip) = self.backend.take_trip(SLOT).await? {
             self.react(generation, trip)?;
             return Ok(Piece::default());
         }
@@ -95,9 +95,9 @@ impl Engine {
     /// Feeds the last token again and reads the logits after it.
     async fn logits_again(&mut self, generation: &Generation) -> Result<Vec<f32>> {
         let last = if generation.drawn == 0 { generation.prompt[generation.prompt.len() - 1] } else { generation.last };
-        self.backend.feed(&[last], generation.position() - 1).await?;
-        self.backend.head(0).await?;
-        self.backend.read_logits().await
+        self.backend.feed(SLOT, &[last], generation.position() - 1).await?;
+        self.backend.head(SLOT, 0).await?;
+        self.backend.read_logits(SLOT).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! Single steps on the engine's sequence, for callers that decide themselves what comes next. They are the steps that generations are
 //! made of, with the same bits.
 
-use super::Engine;
-use super::backend::{Backend, Burst, Drawn, First, RowEnd};
+use super::backend::{Backend, Burst, Drawn, First, Row, RowEnd, only};
+use super::{Engine, SLOT};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 
@@ -69,12 +69,12 @@ impl Engine {
         stop_ids: &[u32],
     ) -> Result<Drawn> {
         let position = self.cached.len();
-        let burst = Burst { first: First::Token(token), position, steps, sampling, stop_ids, left: usize::MAX };
-        burst.check_shape(self.policy.ring.steps)?;
+        let row = Row { stop_ids, ..Row::new(SLOT, First::Token(token), position, sampling) };
+        Burst { rows: &[row], steps }.check_shape(self.policy.ring.steps)?;
         self.begin_steps(&[token])?;
         // Steps beyond the context would do nothing.
-        let burst = Burst { steps: steps.min(self.info.n_ctx - position), ..burst };
-        let drawn = self.backend.burst(burst).await?;
+        let steps = steps.min(self.info.n_ctx - position);
+        let drawn = only(self.backend.burst(Burst { rows: &[row], steps }).await?);
         // The first token, and each drawn one that another was drawn after.
         if !drawn.ids.is_empty() {
             self.cached.push(token);
@@ -93,10 +93,10 @@ impl Engine {
     /// Those of [`Engine::advance_with_token`].
     pub async fn decode_step_logits(&mut self, token: u32) -> Result<LogitsRow> {
         self.begin_steps(&[token])?;
-        self.backend.feed(&[token], self.cached.len()).await?;
-        self.backend.head(0).await?;
+        self.backend.feed(SLOT, &[token], self.cached.len()).await?;
+        self.backend.head(SLOT, 0).await?;
         self.check_guard().await?;
-        let values = self.backend.read_logits().await?;
+        let values = self.backend.read_logits(SLOT).await?;
         self.cached.push(token);
         let buffer = self.backend.logits_buffer();
         Ok(LogitsRow { n_vocab: values.len(), values, dtype: "f32", buffer })
@@ -108,7 +108,7 @@ impl Engine {
     /// [`Error::BadToken`], [`Error::ContextFull`], and [`Error::NotFinite`] where the guard tripped: the token is then not in the sequence.
     pub async fn advance_with_token(&mut self, token: u32) -> Result<()> {
         self.begin_steps(&[token])?;
-        self.backend.feed(&[token], self.cached.len()).await?;
+        self.backend.feed(SLOT, &[token], self.cached.len()).await?;
         self.check_guard().await?;
         self.cached.push(token);
         Ok(())
@@ -123,7 +123,7 @@ impl Engine {
         let start = self.cached.len();
         let (mut all, mut sum) = (Vec::new(), Vec::new());
         for part in tokens.chunks(self.chunk_len(0)) {
-            self.backend.feed(part, self.cached.len()).await?;
+            self.backend.feed(SLOT, part, self.cached.len()).await?;
             self.cached.extend(part);
             let is_end = self.cached.len() == start + tokens.len();
             let from = if pooling == Pooling::Last { part.len() - usize::from(is_end) } else { 0 };
@@ -159,7 +159,7 @@ impl Engine {
         if self.policy.guard.is_none() {
             return Ok(());
         }
-        match self.backend.take_trip().await? {
+        match self.backend.take_trip(SLOT).await? {
             None => Ok(()),
             Some(trip) => Err(self.not_finite(trip)),
         }

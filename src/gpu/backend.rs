@@ -1,30 +1,32 @@
-//! The backend: one sequence of a plan on a device.
+//! The backend: sequences of a plan on a device.
 
 mod trace;
 
 use std::sync::Arc;
 
+use bytemuck::Zeroable;
+
 use super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::device::Gpu;
 use super::floor;
-use super::ops::{Lowering, PlanBuffer, partials_bytes};
-use super::params::{State, UNGUARDED};
-use super::pipelines::PREFILL_TILE;
+use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
+use super::params::{RowEntry, RowsHeader, State, UNGUARDED, state_at};
+use super::pipelines::{PREFILL_TILE, TILES};
 use super::readback;
 use super::recorder::{Commands, Step};
-use super::sampler::{Bound, Chains, bind, rules};
+use super::sampler::{Bound, Draws, RULES_BYTES, Sampler, rules};
 use super::sequence::Sequence;
 use super::timing::Timers;
 use super::weights::GpuWeights;
+use super::words::read_words;
 use crate::engine::backend::{
-    Backend, BackendInfo, Burst, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
-    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed,
+    Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
+    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, forward_rows,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
-use crate::plan::{Plan, Shape};
+use crate::plan::{KvShape, PAGE, Plan, Shape};
 use crate::sample::Sampling;
-use trace::Reach;
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
 const CHUNK: usize = 256;
@@ -35,24 +37,40 @@ const MAX_CHUNK_BYTES: usize = 64 << 20;
 /// The plan's body for chunks of a prompt.
 struct Prefill {
     capacity: usize,
-    tokens: wgpu::Buffer,
+    space: Space,
     body: Vec<Step>,
-    hidden: PlanBuffer,
-    reach: Reach,
+    ends: Vec<usize>,
 }
 
-/// The whole plan for one row.
+/// The whole plan for a row of each of several slots.
 pub(super) struct Decode {
-    pub(super) body: Vec<Step>,
-    pub(super) head: Vec<Step>,
-    pub(super) sample: Vec<Step>,
+    space: Space,
+    /// By tile: as many rows as a matmul workgroup computes; made when first asked for.
+    instances: [Option<Instance>; TILES.len()],
+    pub(super) sampler: Sampler,
     embed: Vec<Step>,
     embedding: PlanBuffer,
     hidden: PlanBuffer,
-    logits: PlanBuffer,
-    /// Draws that are not plain; made when first asked for.
-    chains: Option<Chains>,
-    reach: Reach,
+    pub(super) logits: PlanBuffer,
+}
+
+/// Body and head for some number of rows.
+pub(super) struct Instance {
+    pub(super) body: Vec<Step>,
+    body_ends: Vec<usize>,
+    pub(super) head: Vec<Step>,
+    head_ends: Vec<usize>,
+}
+
+/// The host's knowledge of a slot.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SlotInfo {
+    /// How the device was told to draw.
+    pub(super) sampling: Option<Sampling>,
+    /// The ids that end the row, as the device has them.
+    pub(super) stops: Vec<u32>,
+    /// Draws since the slot's state was written, as the device counts them.
+    pub(super) draws: u32,
 }
 
 /// A model on a GPU.
@@ -65,31 +83,35 @@ pub struct GpuBackend {
     pub(super) decode: Decode,
     /// Where the host reads a row of logits or an embedding.
     pub(super) row_staging: wgpu::Buffer,
+    /// A page of a layer on its way to another.
+    page_scratch: wgpu::Buffer,
     pub(super) execution: Execution,
     /// The size of the ring that the sampler's steps are bound to.
     bound_to: RingSize,
     pub(super) timers: Timers,
-    /// Rows of the last feed; one row is the decode instance's.
+    /// Slot, rows and first position of the last feed; one row is the decode instance's, none are left after a step of several slots.
+    pub(super) fed_slot: usize,
     pub(super) fed_rows: usize,
-    /// Position of the first of them.
     pub(super) fed_position: usize,
-    /// How the device was told to draw.
-    pub(super) sampling: Option<Sampling>,
-    /// The ids that end the row, as the device has them.
-    pub(super) stops: Vec<u32>,
+    pub(super) slots: Vec<SlotInfo>,
     /// Counters when the backend was made.
     baseline: Counters,
-    // Held for the buffers' sake.
-    _weights: GpuWeights,
+    weights: GpuWeights,
 }
 
 impl GpuBackend {
-    /// A backend with an empty cache for `n_ctx` positions.
+    /// A backend with empty slots.
     ///
     /// # Errors
     /// `OutOfDeviceMemory` where something does not fit, `ContextFull` where a layer's cache exceeds what the device can bind,
-    /// `Device` where the device failed, `BadOption` for a geometry the kernels do not have.
-    pub async fn new(gpu: &Gpu, plan: Arc<Plan>, mut weights: GpuWeights, n_ctx: usize) -> Result<Self> {
+    /// `Device` where the device failed, `BadOption` for a capacity that cannot be or a geometry the kernels do not have.
+    pub async fn new(
+        gpu: &Gpu,
+        plan: Arc<Plan>,
+        mut weights: GpuWeights,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Self> {
+        let capacity = capacity.into();
         let baseline = gpu.tally().counters();
         weights.finish().await?;
         plan.check_weights(|id| weights.has(id))?;
@@ -102,11 +124,13 @@ impl GpuBackend {
             return Err(Error::BadOption { option: "vocabulary size", found, expected: "below 2^24" });
         }
         let mut allocator = Allocator::new(gpu);
-        let sequence = Sequence::new(gpu, &mut allocator, &plan, n_ctx.max(1))?;
-        let decode = decode_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
+        let sequence = Sequence::new(gpu, &mut allocator, &plan, capacity)?;
+        let decode = decode_instances(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let prefill = prefill_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let row_bytes = (plan.n_vocab as u64 * 4).max(decode.embedding.row_bytes());
         let row_staging = allocator.buffer("row staging", row_bytes, STAGING);
+        let page_bytes = plan.layers.iter().map(|layer| layer.page_len() as u64 * 2).max().unwrap_or(0);
+        let page_scratch = allocator.buffer("page scratch", page_bytes, STORAGE);
         allocator.finish().await?;
         gpu.check()?;
         Ok(GpuBackend {
@@ -117,40 +141,48 @@ impl GpuBackend {
             prefill,
             decode,
             row_staging,
+            page_scratch,
             execution: Execution::default(),
             bound_to: RingSize::default(),
             timers: Timers::new(gpu),
+            fed_slot: 0,
             fed_rows: 1,
             fed_position: 0,
-            sampling: None,
-            stops: Vec::new(),
+            slots: vec![SlotInfo::default(); capacity.slots],
             baseline,
-            _weights: weights,
+            weights,
         })
     }
 
     pub(super) fn limits(&self) -> Limits {
-        Limits { n_vocab: self.plan.n_vocab, n_ctx: self.sequence.n_ctx, steps: self.sequence.ring.size().steps }
+        let capacity = self.sequence.capacity;
+        Limits { n_vocab: self.plan.n_vocab, capacity, steps: self.sequence.ring.size().steps }
     }
 
-    pub(super) fn write_state(&self, state: State) {
-        write(&self.gpu, &self.sequence.state, 0, bytemuck::bytes_of(&state));
+    /// Tells the device which rows there are.
+    pub(super) fn write_rows(&self, rows: RowsHeader) {
+        write(&self.gpu, &self.sequence.state, 0, bytemuck::bytes_of(&rows));
     }
 
-    /// A running row at `position`; how it draws is to be told anew.
-    fn write_running(&mut self, position: usize) {
-        self.write_state(State { limit: self.limit_bits(), ..State::at(position) });
-        self.sampling = None;
+    pub(super) fn write_state(&mut self, slot: usize, state: State) {
+        write(&self.gpu, &self.sequence.state, state_at(slot), bytemuck::bytes_of(&state));
+        self.slots[slot].draws = state.step;
     }
 
-    pub(super) fn write_history(&self, tokens: &[u32], position: usize) {
-        write(&self.gpu, &self.sequence.history, (position * 4) as u64, bytemuck::cast_slice(tokens));
+    /// A running slot at `position`; how it draws is to be told anew.
+    fn write_running(&mut self, slot: usize, position: usize) {
+        self.write_state(slot, State { limit: self.limit_bits(), ..State::at(position) });
+        self.slots[slot].sampling = None;
+    }
+
+    pub(super) fn write_history(&self, slot: usize, tokens: &[u32], position: usize) {
+        let at = slot * self.sequence.history_a_slot() + position;
+        write(&self.gpu, &self.sequence.history, (at * 4) as u64, bytemuck::cast_slice(tokens));
     }
 
     /// Where the sampler's kernels read and write.
     fn bound(&self) -> Bound<'_> {
-        let (logits, token) = (self.decode.logits.f32(), &self.sequence.token);
-        Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits, token }
+        Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits: self.decode.logits.f32() }
     }
 
     /// Bits of the magnitude from which the guard trips.
@@ -158,56 +190,90 @@ impl GpuBackend {
         self.execution.guard_limit.map_or(UNGUARDED, f32::to_bits)
     }
 
-    /// Makes the steps that `sampling` needs and writes its rules, where they are not there yet. Returns whether it differs from
-    /// the one before.
-    pub(super) fn prepare_sampler(&mut self, sampling: &Sampling) -> Result<bool> {
-        if self.sampling.as_ref() == Some(sampling) {
-            return Ok(false);
-        }
-        sampling.check(self.plan.n_vocab)?;
-        if !sampling.is_plain() {
-            if self.decode.chains.is_none() {
-                self.decode.chains = Some(Chains::new(&self.gpu, &self.bound())?);
-            }
-            write(&self.gpu, &self.sequence.rules, 0, &rules(sampling));
-        }
-        self.sampling = Some(sampling.clone());
-        Ok(true)
+    /// Makes the steps that `draws` need.
+    pub(super) fn prepare_sampler(&mut self, draws: Draws) -> Result<()> {
+        let bound = Bound { sequence: &self.sequence, n_vocab: self.plan.n_vocab, logits: self.decode.logits.f32() };
+        self.decode.sampler.prepare(&self.gpu, &bound, draws)
     }
 
-    /// The steps of one draw, which `prepare_sampler` made.
-    pub(super) fn sample_steps(&self, sampling: &Sampling) -> &[Step] {
-        match &self.decode.chains {
-            Some(chains) if !sampling.is_plain() => chains.steps(sampling),
-            _ => &self.decode.sample,
+    /// Writes a slot's rules where they are not there yet. Returns whether they differ from those before.
+    pub(super) fn write_rules(&mut self, slot: usize, sampling: &Sampling) -> bool {
+        if self.slots[slot].sampling.as_ref() == Some(sampling) {
+            return false;
         }
+        if !sampling.is_plain() {
+            write(&self.gpu, &self.sequence.rules, (slot * RULES_BYTES) as u64, &rules(sampling));
+        }
+        self.slots[slot].sampling = Some(sampling.clone());
+        true
+    }
+
+    /// Makes the instance for steps of `rows` rows, where it is not there yet.
+    pub(super) fn prepare_instance(&mut self, rows: usize) -> Result<()> {
+        let at = instance_of(rows);
+        if self.decode.instances[at].is_none() {
+            let mut allocator = Allocator::new(&self.gpu);
+            let (gpu, plan, weights, sequence) = (&self.gpu, &*self.plan, &self.weights, &self.sequence);
+            let instance = instance(gpu, &mut allocator, plan, weights, sequence, &self.decode.space, rows)?;
+            allocator.check()?;
+            self.decode.instances[at] = Some(instance);
+        }
+        Ok(())
+    }
+
+    /// The instance for steps of `rows` rows, which was made.
+    pub(super) fn instance(&self, rows: usize) -> &Instance {
+        self.decode.instances[instance_of(rows)].as_ref().expect("the instance was prepared")
     }
 }
 
-fn decode_instance(
+/// Which instance steps of `rows` rows use.
+fn instance_of(rows: usize) -> usize {
+    TILES.iter().position(|tile| *tile as usize >= rows).unwrap_or(TILES.len() - 1)
+}
+
+fn instance(
+    gpu: &Gpu,
+    allocator: &mut Allocator,
+    plan: &Plan,
+    weights: &GpuWeights,
+    sequence: &Sequence,
+    space: &Space,
+    rows: usize,
+) -> Result<Instance> {
+    let Capacity { slots, n_ctx, .. } = sequence.capacity;
+    let spread = Spread::of_batch(rows, slots, &plan.body, n_ctx);
+    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), spread, space);
+    let body = lowering.body(allocator)?;
+    let body_ends = lowering.ends();
+    let head = lowering.head(allocator)?;
+    Ok(Instance { body, body_ends, head, head_ends: lowering.ends() })
+}
+
+fn decode_instances(
     gpu: &Gpu,
     allocator: &mut Allocator,
     plan: &Plan,
     weights: &GpuWeights,
     sequence: &Sequence,
 ) -> Result<Decode> {
+    let Capacity { slots, n_ctx, .. } = sequence.capacity;
     let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
-    let mut lowering =
-        Lowering::new(allocator, gpu, plan, weights, sequence, 1, gpu.matmul_form(), &sequence.token, &ops);
-    let body = lowering.body(allocator)?;
-    let body_ends = lowering.ends();
-    let head = lowering.steps(allocator, &plan.head)?;
-    let head_ends = lowering.ends();
+    let bytes_of = |rows, spread: Spread| partials_bytes(&plan.body, rows, n_ctx, spread.chunks_per_unit);
+    let partials = bytes_of(1, Spread::SINGLE).max(bytes_of(slots, Spread::of_batch(slots, slots, &plan.body, n_ctx)));
+    // A matmul reads whole tiles.
+    let rows = if slots == 1 { 1 } else { slots.next_multiple_of(PREFILL_TILE as usize) };
+    let space = Space::new(allocator, plan, rows, &ops, &sequence.tokens, partials);
+    let single = instance(gpu, allocator, plan, weights, sequence, &space, 1)?;
+    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::SINGLE, &space);
     Ok(Decode {
-        body,
-        head,
-        sample: lowering.steps(allocator, &plan.sample)?,
+        instances: [Some(single), None, None, None],
+        sampler: Sampler::new(lowering.steps(allocator, &plan.sample)?),
         embed: lowering.steps(allocator, &plan.embed)?,
-        embedding: lowering.buffer(plan.embedding),
-        hidden: lowering.buffer(plan.hidden),
-        logits: lowering.buffer(plan.logits),
-        chains: None,
-        reach: Reach::new(body_ends, head_ends, lowering),
+        embedding: space.buffer(plan.embedding),
+        hidden: space.buffer(plan.hidden),
+        logits: space.buffer(plan.logits),
+        space,
     })
 }
 
@@ -218,13 +284,15 @@ fn prefill_instance(
     weights: &GpuWeights,
     sequence: &Sequence,
 ) -> Result<Prefill> {
-    let capacity = prefill_rows(gpu, plan, sequence.n_ctx);
+    let n_ctx = sequence.capacity.n_ctx;
+    let capacity = prefill_rows(gpu, plan, n_ctx);
     let tokens = allocator.buffer("tokens", (capacity * 4) as u64, STORAGE);
-    let mut lowering =
-        Lowering::new(allocator, gpu, plan, weights, sequence, capacity, gpu.matmul_form(), &tokens, &[&plan.body]);
+    let partials = partials_bytes(&plan.body, capacity, n_ctx, Spread::CHUNK.chunks_per_unit);
+    let space = Space::new(allocator, plan, capacity, &[&plan.body], &tokens, partials);
+    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::CHUNK, &space);
     let body = lowering.body(allocator)?;
-    let (hidden, ends) = (lowering.buffer(plan.hidden), lowering.ends());
-    Ok(Prefill { capacity, tokens, body, hidden, reach: Reach::new(ends, Vec::new(), lowering) })
+    let ends = lowering.ends();
+    Ok(Prefill { capacity, space, body, ends })
 }
 
 /// Rows of a prefill chunk: a multiple of the matmul tile, more than one.
@@ -233,7 +301,8 @@ fn prefill_rows(gpu: &Gpu, plan: &Plan, n_ctx: usize) -> usize {
     let widest = widths.map(|(_, shape)| match shape {
         Shape::F32 { width } | Shape::Q8 { width } => *width,
     });
-    let row_bytes = (4 * widest.max().unwrap_or(1)).max(partials_bytes(&plan.body, CHUNK, n_ctx) as usize / CHUNK);
+    let row_bytes = (4 * widest.max().unwrap_or(1))
+        .max(partials_bytes(&plan.body, CHUNK, n_ctx, Spread::CHUNK.chunks_per_unit) as usize / CHUNK);
     let fitting = MAX_CHUNK_BYTES / row_bytes;
     let wanted = if gpu.is_software() { SOFTWARE_CHUNK } else { CHUNK };
     let tile = PREFILL_TILE as usize;
@@ -245,22 +314,92 @@ impl Backend for GpuBackend {
         &self.info
     }
 
+    fn capacity(&self) -> Capacity {
+        self.sequence.capacity
+    }
+
     fn max_chunk(&self) -> usize {
         self.prefill.capacity
     }
 
-    async fn feed(&mut self, tokens: &[u32], position: usize) -> Result<()> {
-        check_feed(tokens, position, self.limits(), self.prefill.capacity)?;
-        self.write_running(position);
-        (self.fed_rows, self.fed_position) = (tokens.len(), position);
-        let (target, body) = match tokens.len() {
-            1 => (&self.sequence.token, &self.decode.body),
-            _ => (&self.prefill.tokens, &self.prefill.body),
-        };
-        write(&self.gpu, target, 0, bytemuck::cast_slice(tokens));
-        self.write_history(tokens, position);
+    fn configure(&mut self, execution: Execution) -> Result<()> {
+        self.sequence.ring.ensure(execution.ring)?;
+        if self.bound_to != execution.ring {
+            self.decode.sampler = Sampler::bind(&self.gpu, &self.bound())?;
+            self.bound_to = execution.ring;
+        }
+        self.execution = execution;
+        self.timers.set(execution.timing, execution.split_submits);
+        (0..self.slots.len()).for_each(|slot| self.reset_guard(slot));
+        Ok(())
+    }
+
+    fn set_pages(&mut self, slot: usize, first: usize, pages: &[u32]) -> Result<()> {
+        let at = self.sequence.tables.set(slot, first, pages)?;
+        write(&self.gpu, &self.sequence.block_table, (at * 4) as u64, bytemuck::cast_slice(pages));
+        Ok(())
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
+        check_page(from, self.sequence.capacity)?;
+        check_page(to, self.sequence.capacity)?;
+        let mut commands = self.commands();
+        for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
+            let bytes = shape.page_len() as u64 * 2;
+            for buffer in [keys, values] {
+                commands.copy(buffer, u64::from(from) * bytes, &self.page_scratch, bytes);
+                commands.copy_to(&self.page_scratch, 0, buffer, u64::from(to) * bytes, bytes);
+            }
+        }
+        commands.submit();
+        self.gpu.check()
+    }
+
+    async fn read_page(&mut self, page: u32) -> Result<Vec<u8>> {
+        check_page(page, self.sequence.capacity)?;
+        let mut bytes = Vec::new();
+        for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
+            let n = shape.page_len() / 2;
+            let keys = read_words(&self.gpu, Readback::Page, keys, page as usize * n, n).await?;
+            let values = read_words(&self.gpu, Readback::Page, values, page as usize * n, n).await?;
+            bytes.extend_from_slice(bytemuck::cast_slice(&keys_by_position(*shape, bytemuck::cast_slice(&keys))));
+            bytes.extend_from_slice(bytemuck::cast_slice(&values));
+        }
+        Ok(bytes)
+    }
+
+    fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<()> {
+        check_page(page, self.sequence.capacity)?;
+        check_page_bytes(&self.plan, bytes)?;
+        let mut rest = bytes;
+        for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
+            let n = shape.page_len() * 2;
+            let ((key_bytes, value_bytes), after) = (rest[..2 * n].split_at(n), &rest[2 * n..]);
+            let at = u64::from(page) * n as u64;
+            let by_group = keys_by_group(*shape, &bytemuck::pod_collect_to_vec::<u8, u16>(key_bytes));
+            write(&self.gpu, keys, at, bytemuck::cast_slice(&by_group));
+            write(&self.gpu, values, at, value_bytes);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()> {
+        check_feed(slot, tokens, position, self.limits(), &self.sequence.tables, self.prefill.capacity)?;
+        self.write_running(slot, position);
+        (self.fed_slot, self.fed_rows, self.fed_position) = (slot, tokens.len(), position);
+        let positions: Vec<usize> = (position..).take(tokens.len()).collect();
         let mut commands = self.timed_commands(Phase::Prefill);
-        commands.record(body, tokens.len() as u32, position);
+        if tokens.len() == 1 {
+            self.write_rows(RowsHeader::single(slot));
+            write(&self.gpu, &self.sequence.tokens, (slot * 4) as u64, bytemuck::cast_slice(tokens));
+            commands.record(&self.instance(1).body, &positions);
+        } else {
+            self.write_rows(RowsHeader::chunk(slot, tokens.len()));
+            write(&self.gpu, &self.prefill.space.tokens, 0, bytemuck::cast_slice(tokens));
+            commands.record(&self.prefill.body, &positions);
+        }
+        self.write_history(slot, tokens, position);
         self.submit_alone(commands).await?;
         if let Some(ledger) = self.timers.ledger() {
             ledger.add_tokens(Phase::Prefill, tokens.len());
@@ -268,57 +407,86 @@ impl Backend for GpuBackend {
         self.gpu.check()
     }
 
-    async fn head(&mut self, row: usize) -> Result<()> {
+    async fn head(&mut self, slot: usize, row: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
         let mut commands = self.timed_commands(Phase::Prefill);
         self.take_row(&mut commands, row)?;
         // Where the guard finds the row, and that it is running.
-        self.write_running(self.fed_position + row);
-        commands.record(&self.decode.head, 1, 0);
+        self.write_running(slot, self.fed_position + row);
+        self.write_rows(RowsHeader::single(slot));
+        commands.record(&self.instance(1).head, &[0]);
         self.submit_alone(commands).await?;
         self.gpu.check()
     }
 
-    async fn read_logits(&mut self) -> Result<Vec<f32>> {
-        let commands = self.commands();
-        self.read_row(commands, Readback::Logits, self.decode.logits.f32(), self.plan.n_vocab).await
+    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
+        let greedy = Sampling::GREEDY;
+        let rows = forward_rows(slots, positions, &greedy);
+        Burst { rows: &rows, steps: 1 }.check(self.limits(), &self.sequence.tables)?;
+        self.prepare_instance(slots.len())?;
+        let entries: Vec<_> = slots.iter().map(|slot| RowEntry { slot: *slot as u32, ..Zeroable::zeroed() }).collect();
+        self.write_rows(RowsHeader::batch(&entries));
+        let mut commands = self.timed_commands(Phase::Decode);
+        let instance = self.instance(slots.len());
+        commands.record(&instance.body, positions);
+        commands.record(&instance.head, positions);
+        self.fed_rows = 0;
+        self.submit_alone(commands).await?;
+        self.gpu.check()
+    }
+
+    async fn read_logits(&mut self, slot: usize) -> Result<Vec<f32>> {
+        self.limits().check_slot(slot)?;
+        let (commands, n) = (self.commands(), self.plan.n_vocab);
+        self.read_row(commands, Readback::Logits, self.decode.logits.f32(), slot * n, n).await
     }
 
     async fn embedding(&mut self, row: usize) -> Result<Vec<f32>> {
         let mut commands = self.commands();
         self.take_row(&mut commands, row)?;
-        self.write_running(self.fed_position + row);
-        commands.record(&self.decode.embed, 1, 0);
+        self.write_running(self.fed_slot, self.fed_position + row);
+        self.write_rows(RowsHeader::single(self.fed_slot));
+        commands.record(&self.decode.embed, &[0]);
         let embedding = &self.decode.embedding;
-        self.read_row(commands, Readback::Embedding, embedding.f32(), embedding.row_bytes() as usize / 4).await
+        self.read_row(commands, Readback::Embedding, embedding.f32(), 0, embedding.row_bytes() as usize / 4).await
     }
 
-    async fn burst(&mut self, burst: Burst<'_>) -> Result<Drawn> {
+    async fn burst(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
         self.submit_burst(burst)?.drawn().await
     }
 
-    async fn take_trip(&mut self) -> Result<Option<Trip>> {
-        let words = self.read_row(self.commands(), Readback::Guard, &self.sequence.tripped, 1).await?;
-        self.reset_guard();
+    async fn take_trip(&mut self, slot: usize) -> Result<Option<Trip>> {
+        self.limits().check_slot(slot)?;
+        let words = self.read_row(self.commands(), Readback::Guard, &self.sequence.tripped, slot, 1).await?;
+        self.reset_guard(slot);
         Ok(words.first().and_then(|word| Trip::from_word(word.to_bits())))
-    }
-
-    fn configure(&mut self, execution: Execution) -> Result<()> {
-        self.sequence.ring.ensure(execution.ring)?;
-        if self.bound_to != execution.ring {
-            self.decode.sample = bind(&self.gpu, &self.bound().plain())?;
-            self.decode.chains = None;
-            self.sampling = None;
-            self.bound_to = execution.ring;
-        }
-        self.execution = execution;
-        self.timers.set(execution.timing, execution.split_submits);
-        self.reset_guard();
-        Ok(())
     }
 
     fn counters(&self) -> Counters {
         self.gpu.tally().counters() - self.baseline
     }
+}
+
+/// Keys of a page as the device has them, `[n_kv_heads, head_dim / 8, PAGE, 8]`, by position: `[n_kv_heads, PAGE, head_dim]`.
+pub(super) fn keys_by_position(shape: KvShape, keys: &[u16]) -> Vec<u16> {
+    let mut out = vec![0; keys.len()];
+    for (at, value) in keys.iter().enumerate() {
+        out[by_position(shape, at)] = *value;
+    }
+    out
+}
+
+/// The opposite of [`keys_by_position`].
+fn keys_by_group(shape: KvShape, keys: &[u16]) -> Vec<u16> {
+    (0..keys.len()).map(|at| keys[by_position(shape, at)]).collect()
+}
+
+/// Where the device's value `at` of a page stands by position.
+fn by_position(shape: KvShape, at: usize) -> usize {
+    let (group, slot, lane) = (at / (PAGE * 8), at / 8 % PAGE, at % 8);
+    let groups = shape.head_dim / 8;
+    let (head, dim) = (group / groups, group % groups * 8 + lane);
+    (head * PAGE + slot) * shape.head_dim + dim
 }
 
 impl GpuBackend {
@@ -342,7 +510,7 @@ impl GpuBackend {
         self.gpu.restrict_readbacks(allowed);
     }
 
-    /// The logits of the last `head` or burst step, `[n_vocab]` f32, on the device.
+    /// The slots' logits, `[slots, n_vocab]` f32, on the device.
     pub fn logits_buffer(&self) -> &wgpu::Buffer {
         self.decode.logits.f32()
     }
@@ -387,8 +555,8 @@ impl GpuBackend {
         self.timers.ledger().and_then(|ledger| ledger.busy_ms(phase))
     }
 
-    pub(super) fn reset_guard(&self) {
-        write(&self.gpu, &self.sequence.tripped, 0, &UNTRIPPED.to_le_bytes());
+    pub(super) fn reset_guard(&self, slot: usize) {
+        write(&self.gpu, &self.sequence.tripped, (slot * 4) as u64, &UNTRIPPED.to_le_bytes());
     }
 
     /// Records that row `row` of the last feed becomes the hidden state of the decode instance.
@@ -402,21 +570,23 @@ impl GpuBackend {
         }
         if self.fed_rows > 1 {
             let bytes = self.hidden_bytes();
-            commands.copy(self.prefill.hidden.f32(), row as u64 * bytes, self.decode.hidden.f32(), bytes);
+            let hidden = self.prefill.space.buffer(self.plan.hidden);
+            commands.copy(hidden.f32(), row as u64 * bytes, self.decode.hidden.f32(), bytes);
         }
         Ok(())
     }
 
-    /// Submits, and reads the first `n` values of `buffer`.
+    /// Submits, and reads `n` values of `buffer` from `first` on.
     async fn read_row(
         &self,
         mut commands: Commands,
         purpose: Readback,
         buffer: &wgpu::Buffer,
+        first: usize,
         n: usize,
     ) -> Result<Vec<f32>> {
         let bytes = (n * 4) as u64;
-        commands.copy(buffer, 0, &self.row_staging, bytes);
+        commands.copy(buffer, (first * 4) as u64, &self.row_staging, bytes);
         commands.submit();
         let data = readback::read(&self.gpu, purpose, &self.row_staging, bytes).await?;
         Ok(bytemuck::pod_collect_to_vec(&data))

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytemuck::Zeroable;
+
 use super::backend::GpuBackend;
+use super::buffers::write;
 use super::floor::{Effort, seconds_each};
-use super::params::State;
+use super::params::{RowEntry, RowsHeader, State, state_at};
 use super::readback;
 use super::recorder::Step;
+use super::sampler::{Draws, how};
 use crate::engine::backend::Readback;
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::Sum;
 use crate::error::Result;
 use crate::plan::Tag;
+use crate::sample::Sampling;
 
 /// A batch takes at least this long, and how often it is measured.
 const EFFORT: Effort = Effort { min_ms: 15.0, pairs: 3, max_repeats: 1 << 12 };
@@ -32,7 +37,7 @@ impl GpuBackend {
     /// Times the steps of a decode step whose token is at `position`. Steps of all layers that have the same label are one batch, so that
     /// caches hold as little of their weights as while decoding; each of them is told the mean. The sequence's cache is lost.
     pub(crate) async fn time_batches(&mut self, position: usize) -> Result<Batches> {
-        let position = position.min(self.sequence.n_ctx - 1);
+        let position = position.min(self.sequence.capacity.n_ctx - 1);
         let mut kinds: BTreeMap<(&'static str, &str), Vec<&Step>> = BTreeMap::new();
         for step in self.decode_steps() {
             kinds.entry((step.tag().op, &step.tag().detail)).or_default().push(step);
@@ -52,17 +57,15 @@ impl GpuBackend {
         }
         let whole: Vec<_> = self.decode_steps().filter(|step| step.tag().op != ADVANCES).collect();
         let whole_ms = self.batch_ms(&whole, position, EFFORT.max_repeats).await? + advancing_ms;
-        self.reset_guard();
+        self.reset_guard(0);
         Ok(Batches { steps, whole_ms })
     }
 
     /// Every step between one token and the next, as the last draw was.
     fn decode_steps(&self) -> impl Iterator<Item = &Step> {
-        let sample = match &self.sampling {
-            Some(sampling) => self.sample_steps(sampling),
-            None => &self.decode.sample,
-        };
-        self.decode.body.iter().chain(&self.decode.head).chain(sample)
+        let draws = Draws::of([self.slots[0].sampling.as_ref().unwrap_or(&Sampling::GREEDY)]);
+        let instance = self.instance(1);
+        instance.body.iter().chain(&instance.head).chain(self.decode.sampler.steps(draws))
     }
 
     /// Milliseconds of one round of `steps`.
@@ -75,21 +78,24 @@ impl GpuBackend {
     /// The same for the step that moves the row on: from the first position, and not further than the sequence and the ring have room.
     async fn advancing_ms(&self, steps: &[&Step]) -> Result<f64> {
         let ring = self.sequence.ring.size();
-        let room = (ring.slots * ring.steps).min(self.sequence.n_ctx);
+        let room = (ring.slots * ring.steps).min(self.sequence.capacity.n_ctx);
         self.batch_ms(steps, 0, (room / 2).max(1)).await
     }
 
     /// Milliseconds from submitting `n` rounds to having read something that they leave behind.
     async fn milliseconds(&self, steps: &[&Step], position: usize, n: usize) -> Result<f64> {
-        self.write_state(State { fed: 1, ..State::at(position) });
+        let how = self.slots[0].sampling.as_ref().map_or(0, |sampling| how(sampling, false));
+        self.write_rows(RowsHeader::batch(&[RowEntry { how, ..Zeroable::zeroed() }]));
+        let state = State { fed: 1, ..State::at(position) };
+        write(&self.gpu, &self.sequence.state, state_at(0), bytemuck::bytes_of(&state));
         let start = now_ms();
         let mut commands = self.commands();
         for _ in 0..n {
             for step in steps {
-                commands.record(std::slice::from_ref(*step), 1, position);
+                commands.record([*step], &[position]);
             }
         }
-        commands.copy(&self.sequence.token, 0, &self.row_staging, 4);
+        commands.copy(&self.sequence.tokens, 0, &self.row_staging, 4);
         commands.submit();
         readback::read(&self.gpu, Readback::Profile, &self.row_staging, 4).await?;
         Ok(now_ms() - start)

@@ -35,7 +35,7 @@ async fn run(gpu: &Gpu, step: &Step, timing: Timing) -> Result<f64> {
     timers.set(timing, false);
     let mut commands = Commands::new(gpu).watched(timers.watch(Phase::Decode));
     for _ in 0..STEPS {
-        commands.record(std::slice::from_ref(step), 1, 0);
+        commands.record([step], &[0]);
     }
     let (_, times) = commands.submit_timed()?;
     timers.keep(times).await?;

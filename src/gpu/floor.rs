@@ -119,7 +119,7 @@ impl<'a> Bench<'a> {
         let start = now_ms();
         let mut commands = Commands::new(self.gpu);
         for _ in 0..n {
-            commands.record(std::slice::from_ref(step), 1, 0);
+            commands.record([step], &[0]);
         }
         commands.copy(&self.out, 0, &self.staging, 4);
         commands.submit();

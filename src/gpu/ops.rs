@@ -5,7 +5,7 @@ use bytemuck::{Pod, bytes_of};
 use super::buffers::{Allocator, STORAGE, UNIFORM};
 use super::device::Gpu;
 use super::params::{self, SLOT};
-use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE};
+use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE, TILES};
 use super::recorder::{Draft, Grid, Step, visible_units};
 use super::sampler::Bound;
 use super::sequence::Sequence;
@@ -89,63 +89,26 @@ impl PlanBuffer {
     }
 }
 
-/// Lowers operations for instances of `rows` rows.
-pub(crate) struct Lowering<'a> {
-    pub(crate) gpu: &'a Gpu,
-    pub(crate) plan: &'a Plan,
-    pub(crate) weights: &'a GpuWeights,
-    pub(crate) sequence: &'a Sequence,
-    rows: usize,
-    form: MatMulForm,
+/// Buffers of the plan for a number of rows.
+#[derive(Clone)]
+pub(crate) struct Space {
+    /// By id; `None` where no operation uses one.
+    pub(crate) buffers: Vec<Option<PlanBuffer>>,
     /// Where the tokens that `embed` reads lie.
-    tokens: wgpu::Buffer,
-    buffers: Vec<Option<PlanBuffer>>,
+    pub(crate) tokens: wgpu::Buffer,
     /// Attention's partial results, for the widest layer.
-    partials: wgpu::Buffer,
-    drafts: Vec<Draft>,
-    /// Where the steps of each operation of the list lowered last end.
-    ends: Vec<usize>,
-    /// The operation being lowered.
-    tag: Tag,
+    pub(crate) partials: wgpu::Buffer,
 }
 
-/// Chunks of a unit: one while decoding, so that chunks run side by side; a group while prefilling, so that partial
-/// results stay small.
-pub(super) fn chunks_per_unit(rows: usize) -> usize {
-    if rows == 1 { 1 } else { CHUNKS_PER_GROUP }
-}
-
-/// Units a row sees at most.
-pub(super) fn max_units(window: Option<usize>, rows: usize, n_ctx: usize) -> usize {
-    let per_unit = chunks_per_unit(rows);
-    let all = visible_units(n_ctx - 1, 0, per_unit);
-    // A window may begin and end inside a unit.
-    window.map_or(all, |w| all.min(w / PAGE / per_unit + 2))
-}
-
-/// Bytes of attention's partial results for `rows` rows, for the widest layer.
-pub(crate) fn partials_bytes(ops: &[Op], rows: usize, n_ctx: usize) -> u64 {
-    let bytes = |op: &Op| match op {
-        Op::Attention { heads, .. } => {
-            rows * max_units(heads.window, rows, n_ctx) * heads.n_heads * (heads.head_dim + 2) * 4
-        }
-        _ => 0,
-    };
-    ops.iter().map(bytes).max().unwrap_or(0) as u64
-}
-
-impl<'a> Lowering<'a> {
-    /// A lowering with the buffers that `ops` use.
+impl Space {
+    /// The buffers that `ops` use, for `rows` rows; `partials` bytes for attention's partial results.
     pub(crate) fn new(
         allocator: &mut Allocator,
-        gpu: &'a Gpu,
-        plan: &'a Plan,
-        weights: &'a GpuWeights,
-        sequence: &'a Sequence,
+        plan: &Plan,
         rows: usize,
-        form: MatMulForm,
-        tokens: &wgpu::Buffer,
         ops: &[&[Op]],
+        tokens: &wgpu::Buffer,
+        partials: u64,
     ) -> Self {
         let mut buffers = vec![None; plan.buffers.len()];
         for op in ops.iter().flat_map(|ops| ops.iter()) {
@@ -154,32 +117,103 @@ impl<'a> Lowering<'a> {
                 buffers[at].get_or_insert_with(|| PlanBuffer::new(allocator, plan.buffers[at], rows));
             }
         }
-        let bytes = ops.iter().map(|ops| partials_bytes(ops, rows, sequence.n_ctx)).max().unwrap_or(0);
-        let partials = allocator.buffer("attention partials", bytes, STORAGE);
-        let tokens = tokens.clone();
-        let (drafts, ends) = (Vec::new(), Vec::new());
-        let tag = Tag::of("", "");
-        Lowering { gpu, plan, weights, sequence, rows, form, tokens, buffers, partials, drafts, ends, tag }
+        Space { buffers, tokens: tokens.clone(), partials: allocator.buffer("attention partials", partials, STORAGE) }
     }
 
     /// The buffer `id`, which some operation uses.
     pub(crate) fn buffer(&self, id: BufferId) -> PlanBuffer {
         self.buffers[id.0 as usize].clone().expect("every buffer of the operations was made")
     }
+}
+
+/// How an instance shares its rows out; the bits are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spread {
+    /// Rows of x a matmul workgroup computes.
+    pub(crate) tile: u32,
+    /// Chunks of a unit of attention.
+    pub(crate) chunks_per_unit: usize,
+}
+
+impl Spread {
+    /// Of a chunk of a prompt: a unit is a group, so that partial results stay small.
+    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP };
+    /// Of one row: every chunk is a unit, so that chunks run side by side.
+    pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1 };
+
+    /// Of a step of `rows` sequences, in an instance with room for `max_rows`: units as small as partial results of a reasonable size allow.
+    pub(crate) fn of_batch(rows: usize, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
+        if rows == 1 {
+            return Spread::SINGLE;
+        }
+        let tile = TILES.into_iter().find(|tile| *tile as usize >= rows).unwrap_or(PREFILL_TILE);
+        let fits = |per_unit: &usize| partials_bytes(ops, max_rows, n_ctx, *per_unit) <= MAX_PARTIALS_BYTES;
+        let mut sizes = (0..).map(|i| 1 << i).take_while(|size| *size < CHUNKS_PER_GROUP);
+        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP) }
+    }
+}
+
+/// Bytes that attention's partial results may have where smaller units need more.
+const MAX_PARTIALS_BYTES: u64 = 64 << 20;
+
+/// Lowers operations for instances.
+pub(crate) struct Lowering<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) plan: &'a Plan,
+    pub(crate) weights: &'a GpuWeights,
+    pub(crate) sequence: &'a Sequence,
+    form: MatMulForm,
+    spread: Spread,
+    space: &'a Space,
+    /// Whether the head is lowered, whose logits go to the rows' slots.
+    in_head: bool,
+    drafts: Vec<Draft>,
+    /// Where the steps of each operation of the list lowered last end.
+    ends: Vec<usize>,
+    /// The operation being lowered.
+    tag: Tag,
+}
+
+/// Units a row sees at most.
+pub(super) fn max_units(window: Option<usize>, per_unit: usize, n_ctx: usize) -> usize {
+    let all = visible_units(n_ctx - 1, 0, per_unit);
+    // A window may begin and end inside a unit.
+    window.map_or(all, |w| all.min(w / PAGE / per_unit + 2))
+}
+
+/// Bytes of attention's partial results for `rows` rows, for the widest layer.
+pub(crate) fn partials_bytes(ops: &[Op], rows: usize, n_ctx: usize, per_unit: usize) -> u64 {
+    let bytes = |op: &Op| match op {
+        Op::Attention { heads, .. } => {
+            rows * max_units(heads.window, per_unit, n_ctx) * heads.n_heads * (heads.head_dim + 2) * 4
+        }
+        _ => 0,
+    };
+    ops.iter().map(bytes).max().unwrap_or(0) as u64
+}
+
+impl<'a> Lowering<'a> {
+    /// A lowering to the buffers of `space`.
+    pub(crate) fn new(
+        gpu: &'a Gpu,
+        plan: &'a Plan,
+        weights: &'a GpuWeights,
+        sequence: &'a Sequence,
+        form: MatMulForm,
+        spread: Spread,
+        space: &'a Space,
+    ) -> Self {
+        let (drafts, ends, tag) = (Vec::new(), Vec::new(), Tag::of("", ""));
+        Lowering { gpu, plan, weights, sequence, form, spread, space, in_head: false, drafts, ends, tag }
+    }
+
+    fn buffer(&self, id: BufferId) -> PlanBuffer {
+        self.space.buffer(id)
+    }
 
     /// Where the steps of each operation of the list lowered last end.
     pub(crate) fn ends(&self) -> Vec<usize> {
         self.ends.clone()
-    }
-
-    /// Attention's partial results.
-    pub(crate) fn partials(&self) -> wgpu::Buffer {
-        self.partials.clone()
-    }
-
-    /// The buffers that were made, by id.
-    pub(crate) fn into_buffers(self) -> Vec<Option<PlanBuffer>> {
-        self.buffers
     }
 
     /// Steps of operations that belong to no layer: uploads their parameters and binds everything.
@@ -190,6 +224,14 @@ impl<'a> Lowering<'a> {
     /// Steps of the plan's body.
     pub(crate) fn body(&mut self, allocator: &mut Allocator) -> Result<Vec<Step>> {
         self.bind(allocator, &self.plan.body, self.plan.tags(&self.plan.body, true))
+    }
+
+    /// Steps of the plan's head.
+    pub(crate) fn head(&mut self, allocator: &mut Allocator) -> Result<Vec<Step>> {
+        self.in_head = true;
+        let steps = self.steps(allocator, &self.plan.head);
+        self.in_head = false;
+        steps
     }
 
     fn bind(&mut self, allocator: &mut Allocator, ops: &[Op], tags: Vec<Tag>) -> Result<Vec<Step>> {
@@ -256,7 +298,7 @@ impl<'a> Lowering<'a> {
                 (1, self.sequence.state.clone()),
                 (2, part.quants.clone()),
                 (3, part.planes.clone()),
-                (4, self.tokens.clone()),
+                (4, self.space.tokens.clone()),
                 (10, out.f32().clone()),
             ];
             let grid = Grid::Rows { x: layout.k.div_ceil(256) as u32 };
@@ -296,11 +338,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn matmul(&mut self, weight: WeightId, x: BufferId, out: BufferId, out_offset: usize, accumulate: bool) {
-        let (weights, x, out) = (self.weights, self.buffer(x), self.buffer(out));
+        let (weights, x, out_id, out) = (self.weights, self.buffer(x), out, self.buffer(out));
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
-        let tile = if self.rows == 1 { 1 } else { PREFILL_TILE };
-        let form = self.form;
+        let (tile, form) = (self.spread.tile, self.form);
+        let by_slot = u32::from(self.in_head && out_id == self.plan.logits);
         let rows_a_group = match form {
             MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
             MatMulForm::Serial => SERIAL_LANES,
@@ -320,6 +362,7 @@ impl<'a> Lowering<'a> {
                 out_offset: (out_offset + part.first_row) as u32,
                 out_width: out.width() as u32,
                 accumulate: u32::from(accumulate),
+                by_slot,
                 quants_stride: planes.quants_stride,
                 high_offset: planes.high_offset,
                 high_stride: planes.high_stride,
@@ -366,6 +409,7 @@ impl<'a> Lowering<'a> {
             eps,
             inverse_dim: 1.0 / heads.head_dim as f32,
             q_scale,
+            pages_a_slot: self.sequence.tables.pages_a_slot as u32,
         };
         let sequence = self.sequence;
         let norm = |id: Option<WeightId>| id.map_or(&sequence.nothing, |id| self.weights.vector(id)).clone();
@@ -387,8 +431,8 @@ impl<'a> Lowering<'a> {
 
     fn attention(&mut self, qkv: BufferId, out: BufferId, heads: Heads, layer: usize) {
         let sequence = self.sequence;
-        let chunks_per_unit = chunks_per_unit(self.rows);
-        let max_units = max_units(heads.window, self.rows, sequence.n_ctx) as u32;
+        let chunks_per_unit = self.spread.chunks_per_unit;
+        let max_units = max_units(heads.window, chunks_per_unit, sequence.capacity.n_ctx) as u32;
         let window = heads.window.unwrap_or(0);
         let head_groups = (heads.n_heads / heads.n_kv_heads).div_ceil(HEADS_A_GROUP);
         let params = params::Attention {
@@ -400,6 +444,7 @@ impl<'a> Lowering<'a> {
             window: window as u32,
             chunks_per_unit: chunks_per_unit as u32,
             max_units,
+            pages_a_slot: sequence.tables.pages_a_slot as u32,
         };
         let (keys, values) = &sequence.cache[layer];
         let bindings = vec![
@@ -408,7 +453,7 @@ impl<'a> Lowering<'a> {
             (3, self.buffer(qkv).f32().clone()),
             (4, keys.clone()),
             (5, values.clone()),
-            (6, self.partials.clone()),
+            (6, self.space.partials.clone()),
         ];
         let grid = Grid::Units { y: (heads.n_kv_heads * head_groups) as u32, window, chunks_per_unit };
         self.push(Kernel::Attention, params, bindings, grid);
@@ -427,7 +472,7 @@ impl<'a> Lowering<'a> {
             max_units,
         };
         let (output, mut bindings) = out.output(false);
-        bindings.extend([(1, sequence.state.clone()), (2, self.partials.clone())]);
+        bindings.extend([(1, sequence.state.clone()), (2, self.space.partials.clone())]);
         let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
         self.push(Kernel::AttentionMerge(output), params, bindings, grid);
     }
@@ -453,7 +498,7 @@ impl<'a> Lowering<'a> {
 
     fn sample(&mut self, logits: BufferId) {
         let (sequence, n_vocab, logits) = (self.sequence, self.plan.n_vocab, self.buffer(logits));
-        let bound = Bound { sequence, n_vocab, logits: logits.f32(), token: &self.tokens };
+        let bound = Bound { sequence, n_vocab, logits: logits.f32() };
         self.drafts.extend(bound.plain());
     }
 }

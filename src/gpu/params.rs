@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::engine::backend::MAX_SLOTS;
 use crate::sample::Sampling;
 
 /// Bytes a kernel's parameters take in the uniform buffer: the alignment every device allows.
@@ -67,6 +68,7 @@ params! {
         out_offset: u32,
         out_width: u32,
         accumulate: u32,
+        by_slot: u32,
         quants_stride: u32,
         high_offset: u32,
         high_stride: u32,
@@ -90,6 +92,7 @@ params! {
         eps: f32,
         inverse_dim: f32,
         q_scale: f32,
+        pages_a_slot: u32,
     }
 }
 
@@ -103,6 +106,7 @@ params! {
         window: u32,
         chunks_per_unit: u32,
         max_units: u32,
+        pages_a_slot: u32,
     }
 }
 
@@ -141,6 +145,7 @@ params! {
     /// Of `sample_adjust`.
     SampleAdjust {
         n_vocab: u32,
+        history_a_slot: u32,
     }
 }
 
@@ -163,6 +168,8 @@ params! {
     /// Of `sample_finish`.
     SampleFinish {
         n_partials: u32,
+        history_a_slot: u32,
+        stops_a_slot: u32,
     }
 }
 
@@ -173,7 +180,7 @@ params! {
     }
 }
 
-/// What changes from token to token: `State` of `shaders/shared/state.wgsl`.
+/// What changes of a sequence from token to token: `State` of `shaders/shared/state.wgsl`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct State {
@@ -192,8 +199,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Byte offset of `step`, and of the fields that no kernel advances.
-    pub(crate) const STEP_AT: u64 = 8;
+    /// Byte offset of the fields that no kernel advances.
     pub(crate) const SETTINGS_AT: u64 = 24;
 
     /// A running row at `position` without limits, which draws greedily.
@@ -221,6 +227,60 @@ impl State {
         }
     }
 }
+
+/// The rows of the work at hand: the beginning of `Batch` of `shaders/shared/state.wgsl`. The states of all slots follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct RowsHeader {
+    pub(crate) chunk: u32,
+    pub(crate) n_rows: u32,
+    pub(crate) pad: [u32; 2],
+    pub(crate) rows: [RowEntry; MAX_SLOTS],
+}
+
+/// A row: its slot, the ring's word of its draw 0, how it draws.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct RowEntry {
+    pub(crate) slot: u32,
+    pub(crate) first_word: u32,
+    pub(crate) how: u32,
+    pub(crate) pad: u32,
+}
+
+/// Bits of `RowEntry::how`, as in the shaders.
+pub(crate) const ADJUSTED: u32 = 1;
+pub(crate) const FILTERED: u32 = 2;
+pub(crate) const MASKED: u32 = 4;
+
+impl RowsHeader {
+    /// A chunk of `n_rows` rows of one slot.
+    pub(crate) fn chunk(slot: usize, n_rows: usize) -> Self {
+        let mut header = RowsHeader { chunk: 1, n_rows: n_rows as u32, ..Zeroable::zeroed() };
+        header.rows[0].slot = slot as u32;
+        header
+    }
+
+    /// A row of each of several slots.
+    pub(crate) fn batch(rows: &[RowEntry]) -> Self {
+        let mut header = RowsHeader { n_rows: rows.len() as u32, ..Zeroable::zeroed() };
+        header.rows[..rows.len()].copy_from_slice(rows);
+        header
+    }
+
+    /// One row of a slot that draws plainly, its words beginning with the ring's first.
+    pub(crate) fn single(slot: usize) -> Self {
+        Self::batch(&[RowEntry { slot: slot as u32, ..Zeroable::zeroed() }])
+    }
+}
+
+/// Byte offset of a slot's state behind the header.
+pub(crate) fn state_at(slot: usize) -> u64 {
+    (size_of::<RowsHeader>() + slot * size_of::<State>()) as u64
+}
+
+/// Bytes of header and states.
+pub(crate) const BATCH_BYTES: usize = size_of::<RowsHeader>() + MAX_SLOTS * size_of::<State>();
 
 /// A limit no magnitude reaches.
 pub(crate) const UNGUARDED: u32 = u32::MAX;

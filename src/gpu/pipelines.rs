@@ -7,7 +7,9 @@ use super::device::Gpu;
 use crate::error::{Error, Result};
 use crate::quant::QuantType;
 
-/// Rows of x a matmul workgroup computes while prefilling; decoding computes one.
+/// Rows of x a matmul workgroup computes: a chunk of a prompt the most, decoding as few as hold all rows.
+pub(crate) const TILES: [u32; 4] = [1, 2, 4, 8];
+/// The largest tile.
 pub(crate) const PREFILL_TILE: u32 = 8;
 
 /// Form of an operation's output.
@@ -157,7 +159,7 @@ impl Kernel {
         for kind in QuantType::ALL {
             all.push(Kernel::Embed(kind));
             for form in MatMulForm::ALL {
-                all.extend([1, PREFILL_TILE].map(|tile| Kernel::MatMul { kind, tile, form }));
+                all.extend(TILES.map(|tile| Kernel::MatMul { kind, tile, form }));
             }
         }
         all

@@ -31,13 +31,14 @@ impl Grid {
         Grid::Tiles { x: groups.div_ceil(y), y, tile }
     }
 
-    /// Workgroups for `rows` rows, the first at `position`.
-    fn size(self, rows: u32, position: usize) -> [u32; 3] {
+    /// Workgroups for the rows at `positions`.
+    fn size(self, positions: &[usize]) -> [u32; 3] {
+        let rows = positions.len() as u32;
         match self {
             Grid::Rows { x } => [x, rows, 1],
             Grid::Tiles { x, y, tile } => [x, y, rows.div_ceil(tile)],
             Grid::Units { y, window, chunks_per_unit } => {
-                let units = (position..position + rows as usize).map(|p| visible_units(p, window, chunks_per_unit));
+                let units = positions.iter().map(|p| visible_units(*p, window, chunks_per_unit));
                 [units.max().unwrap_or(1) as u32, y, rows]
             }
         }
@@ -124,10 +125,12 @@ impl Commands {
         Commands { watch, ..self }
     }
 
-    /// Records `steps` for `rows` rows, the first at `position`.
-    pub(crate) fn record(&mut self, steps: &[Step], rows: u32, position: usize) {
+    /// Records `steps` for the rows at `positions`.
+    pub(crate) fn record<'a>(&mut self, steps: impl IntoIterator<Item = &'a Step>, positions: &[usize]) {
+        let mut dispatches = 0;
         for step in steps {
-            let [x, y, z] = step.grid.size(rows, position);
+            dispatches += 1;
+            let [x, y, z] = step.grid.size(positions);
             let pass = self.pass.get_or_insert_with(|| match &mut self.watch {
                 Some(watch) => watch.begin_pass(&mut self.encoder),
                 None => self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
@@ -142,13 +145,18 @@ impl Commands {
                 self.flush();
             }
         }
-        Tally::add(&self.gpu.tally().dispatches, steps.len() as u64);
+        Tally::add(&self.gpu.tally().dispatches, dispatches);
     }
 
-    /// Copies bytes; offsets and sizes are multiples of 4.
+    /// Copies bytes to the beginning of another buffer; offsets and sizes are multiples of 4.
     pub(crate) fn copy(&mut self, from: &wgpu::Buffer, offset: u64, to: &wgpu::Buffer, bytes: u64) {
+        self.copy_to(from, offset, to, 0, bytes);
+    }
+
+    /// Copies bytes to another buffer; offsets and sizes are multiples of 4.
+    pub(crate) fn copy_to(&mut self, from: &wgpu::Buffer, offset: u64, to: &wgpu::Buffer, to_offset: u64, bytes: u64) {
         self.pass = None;
-        self.encoder.copy_buffer_to_buffer(from, offset, to, 0, bytes);
+        self.encoder.copy_buffer_to_buffer(from, offset, to, to_offset, bytes);
     }
 
     /// Submits what was recorded so far and goes on.

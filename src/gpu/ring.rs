@@ -1,4 +1,4 @@
-//! The ring of decode results: a word a step (token id and status), a staging buffer a slot, one slot a burst in flight.
+//! The ring of decode results: a word a row and step (token id and status), a staging buffer a slot, one slot a burst in flight.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 pub(crate) struct Ring {
     gpu: Gpu,
     size: RingSize,
-    /// `[slots, steps]` words.
+    /// Rows of a step at most.
+    rows: usize,
+    /// `[slots, steps * rows]` words.
     words: wgpu::Buffer,
     staging: Vec<wgpu::Buffer>,
     /// The slot handed out next.
@@ -27,34 +29,36 @@ struct Shared {
     counters: RingCounters,
 }
 
-fn check(size: RingSize, max_binding: u64) -> Result<()> {
+fn check(size: RingSize, rows: usize, max_binding: u64) -> Result<()> {
     size.check()?;
-    if words_bytes(size) > max_binding {
+    if words_bytes(size, rows) > max_binding {
         let found = format!("{} slots of {} steps", size.slots, size.steps);
         return Err(Error::BadOption { option: "ring", found, expected: "no more bytes than the device can bind" });
     }
     Ok(())
 }
 
-/// Bytes of the words of a ring.
-fn words_bytes(size: RingSize) -> u64 {
-    (size.slots * size.steps * 4) as u64
+/// Bytes of the words of a ring whose steps have at most `rows` rows.
+fn words_bytes(size: RingSize, rows: usize) -> u64 {
+    (size.slots * size.steps * rows * 4) as u64
 }
 
 impl Ring {
-    /// A ring with nothing in flight.
+    /// A ring with nothing in flight, for steps of at most `rows` rows.
     ///
     /// # Errors
     /// `BadOption` where a size is outside its range or exceeds what the device can bind.
-    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, size: RingSize) -> Result<Self> {
-        check(size, gpu.max_binding())?;
-        let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", (size.steps * 4) as u64, STAGING));
+    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, size: RingSize, rows: usize) -> Result<Self> {
+        check(size, rows, gpu.max_binding())?;
+        let bytes = (size.steps * rows * 4) as u64;
+        let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", bytes, STAGING));
         let shared = Shared { in_flight: vec![false; size.slots], counters: RingCounters::default() };
         Ok(Ring {
             gpu: gpu.clone(),
             size,
+            rows,
             staging: staging.collect(),
-            words: allocator.buffer("ring", words_bytes(size), STORAGE),
+            words: allocator.buffer("ring", words_bytes(size, rows), STORAGE),
             next: 0,
             shared: Arc::new(Mutex::new(shared)),
         })
@@ -69,7 +73,7 @@ impl Ring {
             return Ok(false);
         }
         let mut allocator = Allocator::new(&self.gpu);
-        let ring = Ring::new(&self.gpu, &mut allocator, size)?;
+        let ring = Ring::new(&self.gpu, &mut allocator, size, self.rows)?;
         allocator.check()?;
         let mut counters = self.counters();
         counters.reallocations += 1;
@@ -117,14 +121,16 @@ impl Ring {
         }
         drop(shared);
         self.next = (index + 1) % self.size.slots;
-        Ok(Slot { index, steps: self.size.steps, staging: self.staging[index].clone(), shared: self.shared.clone() })
+        let words = self.size.steps * self.rows;
+        Ok(Slot { index, words, staging: self.staging[index].clone(), shared: self.shared.clone() })
     }
 }
 
 /// The place of one burst's results.
 pub(crate) struct Slot {
     index: usize,
-    steps: usize,
+    /// Words of a slot.
+    words: usize,
     staging: wgpu::Buffer,
     shared: Arc<Mutex<Shared>>,
 }
@@ -132,7 +138,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// The ring's word of the burst's first step.
     pub(crate) fn first_word(&self) -> usize {
-        self.index * self.steps
+        self.index * self.words
     }
 
     /// Where the host reads the words.
@@ -140,9 +146,9 @@ impl Slot {
         &self.staging
     }
 
-    /// Asks for the words of `steps` steps, which `submission` copies.
-    pub(crate) fn read(&self, gpu: &Gpu, steps: usize, submission: wgpu::SubmissionIndex) -> Result<Reading> {
-        Reading::start(gpu, Readback::Tokens, &self.staging, (steps * 4) as u64, Some(submission))
+    /// Asks for the first `words` words, which `submission` copies.
+    pub(crate) fn read(&self, gpu: &Gpu, words: usize, submission: wgpu::SubmissionIndex) -> Result<Reading> {
+        Reading::start(gpu, Readback::Tokens, &self.staging, (words * 4) as u64, Some(submission))
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
             (size(4, 64), 1023, Some("ring")),
         ];
         for (size, max_binding, wanted) in cases {
-            let found = match check(size, max_binding) {
+            let found = match check(size, 1, max_binding) {
                 Err(Error::BadOption { option, .. }) => Some(option),
                 _ => None,
             };

@@ -1,13 +1,14 @@
-//! The sampler's kernels: the plain draw, and the chains that adjust and filter logits first.
+//! The sampler's kernels: the plain draw, and the chain that adjusts and filters logits first.
 
 use bytemuck::{Pod, Zeroable, bytes_of};
 
 use super::buffers::{Allocator, UNIFORM};
 use super::device::Gpu;
-use super::params::{self, SLOT};
+use super::params::{self, ADJUSTED, FILTERED, MASKED, SLOT};
 use super::pipelines::Kernel;
 use super::recorder::{Draft, Grid, Step};
 use super::sequence::Sequence;
+use crate::engine::backend::MAX_STOP_IDS;
 use crate::error::Result;
 use crate::plan::Tag;
 use crate::sample::{MAX_BIASES, Sampling, fixed_share, min_p_offset};
@@ -59,14 +60,12 @@ pub(crate) fn rules(sampling: &Sampling) -> Vec<u8> {
     bytes_of(&header).iter().copied().chain(biases).collect()
 }
 
-/// What the kernels of a sequence read and write.
+/// What the sampler's kernels read and write.
 pub(crate) struct Bound<'a> {
     pub(crate) sequence: &'a Sequence,
     pub(crate) n_vocab: usize,
-    /// `[n_vocab]`, f32.
+    /// `[slots, n_vocab]`, f32.
     pub(crate) logits: &'a wgpu::Buffer,
-    /// Where the drawn token goes, to be fed.
-    pub(crate) token: &'a wgpu::Buffer,
 }
 
 impl Bound<'_> {
@@ -84,59 +83,116 @@ impl Bound<'_> {
     pub(crate) fn plain(&self) -> Vec<Draft> {
         let s = self.sequence;
         let params = params::Sample { zero: 0, n_vocab: self.n_vocab as u32 };
-        let buffers = [&s.state, self.logits, &s.candidates];
+        let buffers = [&s.state, self.logits, &s.candidates, &s.masks];
         vec![self.draft(Kernel::Sample, params, self.n_partials(), &buffers), self.finish()]
     }
 
     fn adjust(&self) -> Draft {
         let s = self.sequence;
-        let params = params::SampleAdjust { zero: 0, n_vocab: self.n_vocab as u32 };
-        let buffers = [&s.state, self.logits, &s.candidates, &s.rules, &s.history, &s.keys];
+        let params =
+            params::SampleAdjust { zero: 0, n_vocab: self.n_vocab as u32, history_a_slot: s.history_a_slot() as u32 };
+        let buffers = [&s.state, self.logits, &s.candidates, &s.rules, &s.history, &s.keys, &s.masks];
         self.draft(Kernel::SampleAdjust, params, self.n_partials(), &buffers)
     }
 
     fn filter(&self) -> Draft {
         let s = self.sequence;
         let params = params::SampleFilter { zero: 0, n_vocab: self.n_vocab as u32, n_partials: self.n_partials() };
-        self.draft(Kernel::SampleFilter, params, 1, &[&s.state, &s.rules, &s.keys, &s.candidates, &s.border])
+        self.draft(Kernel::SampleFilter, params, 1, &[&s.state, &s.rules, &s.keys, &s.candidates, &s.borders])
     }
 
     fn kept(&self) -> Draft {
         let s = self.sequence;
         let params = params::SampleKept { zero: 0, n_vocab: self.n_vocab as u32 };
-        let buffers = [&s.state, &s.keys, &s.border, &s.candidates];
+        let buffers = [&s.state, &s.keys, &s.borders, &s.candidates];
         self.draft(Kernel::SampleKept, params, self.n_partials(), &buffers)
     }
 
     fn finish(&self) -> Draft {
         let s = self.sequence;
-        let params = params::SampleFinish { zero: 0, n_partials: self.n_partials() };
-        let buffers = [&s.state, &s.candidates, self.token, s.ring.words(), &s.history, &s.stops, &s.tripped];
+        let params = params::SampleFinish {
+            zero: 0,
+            n_partials: self.n_partials(),
+            history_a_slot: s.history_a_slot() as u32,
+            stops_a_slot: MAX_STOP_IDS as u32,
+        };
+        let buffers = [&s.state, &s.candidates, &s.tokens, s.ring.words(), &s.history, &s.stops, &s.tripped];
         self.draft(Kernel::SampleFinish, params, 1, &buffers)
     }
 }
 
-/// The steps of the draws that are not plain.
-pub(crate) struct Chains {
-    adjusted: Vec<Step>,
-    filtered: Vec<Step>,
+/// How the rows of a burst draw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Draws {
+    /// Some row adjusts nothing.
+    pub(crate) plain: bool,
+    /// Some row adjusts its logits.
+    pub(crate) adjusted: bool,
+    /// Some row filters its ids.
+    pub(crate) filtered: bool,
 }
 
-impl Chains {
-    /// Compiles and binds them.
+impl Draws {
+    /// Those of rows that draw as told.
+    pub(crate) fn of<'a>(rows: impl IntoIterator<Item = &'a Sampling>) -> Self {
+        rows.into_iter().fold(Draws::default(), |draws, sampling| Draws {
+            plain: draws.plain || sampling.is_plain(),
+            adjusted: draws.adjusted || !sampling.is_plain(),
+            filtered: draws.filtered || sampling.filters(),
+        })
+    }
+}
+
+/// `RowEntry::how` of a row.
+pub(crate) fn how(sampling: &Sampling, masked: bool) -> u32 {
+    let adjusted = if sampling.is_plain() { 0 } else { ADJUSTED };
+    let filtered = if sampling.filters() { FILTERED } else { 0 };
+    adjusted | filtered | if masked { MASKED } else { 0 }
+}
+
+/// The sampler's steps. Each does nothing for rows that draw in another way.
+pub(crate) struct Sampler {
+    /// `sample`, then `sample_finish`.
+    plain: Vec<Step>,
+    /// `sample_adjust`, then `sample_filter` and `sample_kept`; made when first asked for.
+    chain: Option<Vec<Step>>,
+}
+
+impl Sampler {
+    /// From the steps of the plan's `sample` list.
+    pub(crate) fn new(plain: Vec<Step>) -> Self {
+        Sampler { plain, chain: None }
+    }
+
+    /// Binds them anew, after something they are bound to was.
     ///
     /// # Errors
     /// `OutOfDeviceMemory` where the parameters do not fit.
-    pub(crate) fn new(gpu: &Gpu, bound: &Bound<'_>) -> Result<Self> {
-        Ok(Chains {
-            adjusted: bind(gpu, &[bound.adjust(), bound.finish()])?,
-            filtered: bind(gpu, &[bound.adjust(), bound.filter(), bound.kept(), bound.finish()])?,
-        })
+    pub(crate) fn bind(gpu: &Gpu, bound: &Bound<'_>) -> Result<Self> {
+        Ok(Self::new(bind(gpu, &bound.plain())?))
     }
 
-    /// The steps that draw as `sampling` says, where that is not plainly.
-    pub(crate) fn steps(&self, sampling: &Sampling) -> &[Step] {
-        if sampling.filters() { &self.filtered } else { &self.adjusted }
+    /// Makes the steps that `draws` need.
+    ///
+    /// # Errors
+    /// `OutOfDeviceMemory` where the parameters do not fit.
+    pub(crate) fn prepare(&mut self, gpu: &Gpu, bound: &Bound<'_>, draws: Draws) -> Result<()> {
+        if draws.adjusted && self.chain.is_none() {
+            self.chain = Some(bind(gpu, &[bound.adjust(), bound.filter(), bound.kept()])?);
+        }
+        Ok(())
+    }
+
+    /// The steps of one draw, which were prepared.
+    pub(crate) fn steps(&self, draws: Draws) -> impl Iterator<Item = &Step> {
+        let chain: &[Step] = self.chain.as_deref().unwrap_or_default();
+        let chain = match draws {
+            Draws { adjusted: false, .. } => &chain[..0],
+            Draws { filtered: false, .. } => &chain[..chain.len().min(1)],
+            _ => chain,
+        };
+        let (sample, finish) = self.plain.split_at(1);
+        sample[..usize::from(draws.plain)].iter().chain(chain).chain(finish)
     }
 }
 
@@ -144,7 +200,7 @@ impl Chains {
 ///
 /// # Errors
 /// `OutOfDeviceMemory` where the parameters do not fit.
-pub(crate) fn bind(gpu: &Gpu, drafts: &[Draft]) -> Result<Vec<Step>> {
+fn bind(gpu: &Gpu, drafts: &[Draft]) -> Result<Vec<Step>> {
     let mut allocator = Allocator::new(gpu);
     let mut slots = vec![0; drafts.len() * SLOT as usize];
     for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(drafts) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Gpu, GpuBackend, GpuWeights, cases};
 use crate::cpu::backend::{CpuBackend, CpuWeights};
-use crate::engine::backend::{Backend, Burst, First, WeightSink};
+use crate::engine::backend::{Backend, Burst, First, Row, WeightSink, only};
 use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::gguf::{self, Source};
@@ -153,18 +153,18 @@ async fn load(micro: MicroModel, sink: &mut impl WeightSink) -> Result<Model> {
 async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| i * 53 % 256).collect();
     let (first, second) = prompt.split_at(60.min(backend.max_chunk()));
-    backend.feed(first, 0).await?;
-    backend.feed(second, first.len()).await?;
-    backend.head(second.len() - 1).await?;
-    answer.prompt_logits.extend(backend.read_logits().await?);
+    backend.feed(0, first, 0).await?;
+    backend.feed(0, second, first.len()).await?;
+    backend.head(0, second.len() - 1).await?;
+    answer.prompt_logits.extend(backend.read_logits(0).await?);
     let (greedy, drawn) = (Sampling::GREEDY, Sampling::new(0.8, 42));
     for (first, position, steps, sampling) in
         [(First::FromLogits, PROMPT, 3, &greedy), (First::FromState, PROMPT + 2, 3, &drawn)]
     {
-        let burst = Burst { first, position, steps, sampling, stop_ids: &[], left: usize::MAX };
-        answer.ids.extend(backend.burst(burst).await?.ids);
+        let row = Row::new(0, first, position, sampling);
+        answer.ids.extend(only(backend.burst(Burst { rows: &[row], steps }).await?).ids);
     }
-    answer.last_logits.extend(backend.read_logits().await?);
+    answer.last_logits.extend(backend.read_logits(0).await?);
     Ok(())
 }
 

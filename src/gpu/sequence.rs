@@ -1,81 +1,103 @@
-//! What a sequence keeps on the device: its state, its cache, the ring of results.
+//! What sequences keep on the device: their states, the pages of the cache, the ring of results.
 
 use super::buffers::{Allocator, STATE, STORAGE};
 use super::device::Gpu;
-use super::params::State;
+use super::params::{BATCH_BYTES, RowsHeader, State, state_at};
 use super::ring::Ring;
 use super::sampler::{BORDER_BYTES, LOGITS_A_GROUP, RULES_BYTES};
-use crate::engine::backend::{MAX_STOP_IDS, RingSize, UNTRIPPED};
+use crate::engine::backend::{BlockTables, Capacity, MAX_STOP_IDS, RingSize, UNTRIPPED};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
 
-/// Buffers of one sequence and the tables its kernels read.
+/// Buffers of all slots and the tables their kernels read.
 pub(crate) struct Sequence {
-    pub(crate) n_ctx: usize,
-    /// One [`State`].
+    pub(crate) capacity: Capacity,
+    /// A [`RowsHeader`] and a [`State`] a slot.
     pub(crate) state: wgpu::Buffer,
-    /// Physical page of each logical page.
+    pub(crate) tables: BlockTables,
+    /// `[slots, pages_a_slot]`: physical page of each logical page.
     pub(crate) block_table: wgpu::Buffer,
     /// Keys and values by layer.
     pub(crate) cache: Vec<(wgpu::Buffer, wgpu::Buffer)>,
     /// `[n_ctx, pairs, 2]` by variant.
     pub(crate) ropes: Vec<wgpu::Buffer>,
-    /// The best candidates of the sampler's workgroups: order key, token id.
+    /// `[rows, groups]`: the best candidates of the sampler's workgroups: order key, token id.
     pub(crate) candidates: wgpu::Buffer,
-    /// What the sampler does to logits.
+    /// By slot: what the sampler does to logits.
     pub(crate) rules: wgpu::Buffer,
-    /// Adjusted logits as order keys, padded to vectors of four with 0.
+    /// By row: adjusted logits as order keys, padded to vectors of four with 0.
     pub(crate) keys: wgpu::Buffer,
-    /// Which keys stay in the draw.
-    pub(crate) border: wgpu::Buffer,
-    /// Tokens by position, the one drawn after the last position included.
+    /// By row: which keys stay in the draw.
+    pub(crate) borders: wgpu::Buffer,
+    /// `[slots, ceil(n_vocab / 32)]`: which ids masked rows may draw.
+    pub(crate) masks: wgpu::Buffer,
+    /// `[slots, n_ctx + 1]`: tokens by position, the one drawn after the last position included.
     pub(crate) history: wgpu::Buffer,
     /// Results of the steps in flight.
     pub(crate) ring: Ring,
-    /// Ids that end the row.
+    /// `[slots, MAX_STOP_IDS]`: ids that end the row.
     pub(crate) stops: wgpu::Buffer,
-    /// The guard's word.
+    /// By slot: the guard's word.
     pub(crate) tripped: wgpu::Buffer,
-    /// The token the next decode step feeds.
-    pub(crate) token: wgpu::Buffer,
+    /// By slot: the token the next decode step feeds.
+    pub(crate) tokens: wgpu::Buffer,
     /// Bound where an operation has no weight.
     pub(crate) nothing: wgpu::Buffer,
 }
 
 impl Sequence {
-    /// An empty sequence of at most `n_ctx` positions.
-    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, plan: &Plan, n_ctx: usize) -> Result<Self> {
-        let n_pages = n_ctx.div_ceil(PAGE);
-        let identity: Vec<u32> = (0..n_pages as u32).collect();
+    /// Empty slots.
+    ///
+    /// # Errors
+    /// `BadOption` for a capacity that cannot be, `ContextFull` where the cache of a layer exceeds what the device can bind.
+    pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, plan: &Plan, capacity: Capacity) -> Result<Self> {
+        capacity.check()?;
+        let Capacity { n_ctx, slots, pages, .. } = capacity;
         let mut cache = Vec::new();
         for shape in &plan.layers {
-            let bytes = n_pages as u64 * shape.page_len() as u64 * 2;
+            let bytes = pages as u64 * shape.page_len() as u64 * 2;
             if bytes > gpu.max_binding() {
                 let limit = (gpu.max_binding() as usize / (shape.page_len() * 2)) * PAGE;
-                return Err(Error::ContextFull { needed: n_ctx, limit });
+                return Err(Error::ContextFull { needed: pages * PAGE, limit });
             }
             cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));
         }
-        let ropes = plan
-            .ropes
-            .iter()
-            .map(|table| allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_pages * PAGE)), STORAGE));
+        let ropes = plan.ropes.iter().map(|table| {
+            allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_ctx.next_multiple_of(PAGE))), STORAGE)
+        });
+        let tables = BlockTables::new(capacity);
+        let mut state = vec![0; BATCH_BYTES];
+        state[..size_of::<RowsHeader>()].copy_from_slice(bytemuck::bytes_of(&RowsHeader::single(0)));
+        for slot in 0..slots {
+            state[state_at(slot) as usize..][..size_of::<State>()].copy_from_slice(bytemuck::bytes_of(&State::at(0)));
+        }
         Ok(Sequence {
-            n_ctx,
+            capacity,
             ropes: ropes.collect(),
-            state: allocator.filled("state", bytemuck::bytes_of(&State::at(0)), STATE),
-            block_table: allocator.filled("block table", bytemuck::cast_slice(&identity), STORAGE),
+            state: allocator.filled("state", &state, STATE),
+            block_table: allocator.filled("block table", bytemuck::cast_slice(&tables.words()), STORAGE),
+            tables,
             cache,
-            candidates: allocator.buffer("candidates", (plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64, STORAGE),
-            rules: allocator.buffer("sampler rules", RULES_BYTES as u64, STORAGE),
-            keys: allocator.buffer("sampler keys", (plan.n_vocab * 4) as u64, STORAGE),
-            border: allocator.buffer("sampler border", BORDER_BYTES, STORAGE),
-            history: allocator.buffer("history", ((n_ctx + 1) * 4) as u64, STORAGE),
-            ring: Ring::new(gpu, allocator, RingSize::default())?,
-            stops: allocator.buffer("stop ids", (MAX_STOP_IDS * 4) as u64, STORAGE),
-            tripped: allocator.filled("guard", &UNTRIPPED.to_le_bytes(), STORAGE),
-            token: allocator.buffer("token", 4, STORAGE),
+            candidates: allocator.buffer(
+                "candidates",
+                (slots * plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64,
+                STORAGE,
+            ),
+            rules: allocator.buffer("sampler rules", (slots * RULES_BYTES) as u64, STORAGE),
+            keys: allocator.buffer("sampler keys", (slots * plan.n_vocab.next_multiple_of(4) * 4) as u64, STORAGE),
+            borders: allocator.buffer("sampler borders", slots as u64 * BORDER_BYTES, STORAGE),
+            masks: allocator.buffer("masks", (slots * plan.n_vocab.div_ceil(32) * 4) as u64, STORAGE),
+            history: allocator.buffer("history", (slots * (n_ctx + 1) * 4) as u64, STORAGE),
+            ring: Ring::new(gpu, allocator, RingSize::default(), slots)?,
+            stops: allocator.buffer("stop ids", (slots * MAX_STOP_IDS * 4) as u64, STORAGE),
+            tripped: allocator.filled("guard", bytemuck::cast_slice(&vec![UNTRIPPED; slots]), STORAGE),
+            tokens: allocator.buffer("tokens drawn", (slots * 4) as u64, STORAGE),
             nothing: allocator.buffer("nothing", 16, STORAGE),
         })
+    }
+
+    /// Entries of a slot in `history`.
+    pub(crate) fn history_a_slot(&self) -> usize {
+        self.capacity.n_ctx + 1
     }
 }

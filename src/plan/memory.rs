@@ -31,13 +31,18 @@ pub(super) fn assign_buffers(mut plan: Plan) -> Plan {
     last_use[plan.logits.0 as usize] = usize::MAX;
     last_use[plan.embedding.0 as usize] = usize::MAX;
 
+    let logits = plan.logits.0 as usize;
     let shapes = std::mem::take(&mut plan.buffers);
     let mut slots: Vec<(Shape, usize)> = Vec::new();
     let mut slot_of: Vec<Option<usize>> = vec![None; shapes.len()];
     for (at, op) in all_ops(&mut plan).enumerate() {
         for id in op.buffers_mut() {
             let value = id.0 as usize;
-            let slot = *slot_of[value].get_or_insert_with(|| take_slot(&mut slots, shapes[value], last_use[value], at));
+            let slot = *slot_of[value].get_or_insert_with(|| match value == logits {
+                // A sequence's logits stay while others compute.
+                true => new_slot(&mut slots, shapes[value]),
+                false => take_slot(&mut slots, shapes[value], last_use[value], at),
+            });
             *id = BufferId(slot as u32);
         }
     }
@@ -59,6 +64,12 @@ fn take_slot(slots: &mut Vec<(Shape, usize)>, shape: Shape, last_use: usize, now
         return free;
     }
     slots.push((shape, last_use));
+    slots.len() - 1
+}
+
+/// A slot that no other value had or will have.
+fn new_slot(slots: &mut Vec<(Shape, usize)>, shape: Shape) -> usize {
+    slots.push((shape, usize::MAX));
     slots.len() - 1
 }
 
@@ -145,7 +156,7 @@ mod tests {
     #[test]
     fn layers_share_their_buffers() {
         let (before, after) = (unassigned(), assign_buffers(unassigned()));
-        // The stream; h or product or the embedding; gate_up or logits.
-        assert_eq!((before.buffers.len(), after.buffers.len()), (10, 3));
+        // The stream; h or product or the embedding; gate_up; logits.
+        assert_eq!((before.buffers.len(), after.buffers.len()), (10, 4));
     }
 }

@@ -109,6 +109,11 @@ impl Plan {
         }
     }
 
+    /// Bytes of one page's keys and values of every layer.
+    pub fn page_bytes(&self) -> usize {
+        self.layers.iter().map(|layer| 2 * 2 * layer.page_len()).sum()
+    }
+
     /// The shape of a buffer.
     pub fn shape(&self, id: BufferId) -> Shape {
         self.buffers[id.0 as usize]

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Buffer, Buffers, CpuBackend};
-use crate::cpu::attention::unit_partials;
+use super::{Buffer, Buffers, CpuBackend, Place, Rows};
+use crate::cpu::attention::{Visible, unit_partials};
 use crate::plan::{BufferId, Heads, List, Op, PAGE};
 
 impl CpuBackend {
@@ -19,7 +19,7 @@ impl CpuBackend {
 
     /// Position of the first row of the last feed.
     fn fed_position(&self) -> usize {
-        self.history.len() - self.traced(List::Body).n_rows
+        self.slots[self.fed_slot].history.len() - self.traced(List::Body).n_rows
     }
 
     /// Runs operation `at` of the body, as the last `feed` did, or of the head, as the last `head` did.
@@ -27,9 +27,12 @@ impl CpuBackend {
         let plan = self.machine.plan.clone();
         let position = self.fed_position();
         let single = self.is_single(list);
-        let (machine, tokens) = (&mut self.machine, &self.history[position..]);
+        let slot = self.fed_slot;
+        let (machine, tokens) = (&mut self.machine, &self.slots[slot].history[position..]);
         let buffers = if single { &mut self.single } else { &mut self.chunk };
-        machine.pool.clone().enter(|| machine.step(&plan.list(list)[at], buffers, tokens, position));
+        let places: Vec<_> = (position..).take(buffers.n_rows).map(|position| Place { slot, position }).collect();
+        let rows = Rows { tokens, places: &places };
+        machine.pool.clone().enter(|| machine.step(&plan.list(list)[at], buffers, rows));
     }
 
     /// What a buffer holds, every row: f32 bits, or int8 words and then scales and sums.
@@ -57,7 +60,8 @@ impl CpuBackend {
         let mut found = [Vec::new(), Vec::new()];
         for position in positions {
             for head in 0..shape.n_kv_heads {
-                let (keys, values) = self.machine.cache[layer].page(head, position / PAGE);
+                let page = self.machine.tables.of(self.fed_slot)[position / PAGE];
+                let (keys, values) = self.machine.cache[layer].page(head, page as usize);
                 let at = position % PAGE * shape.head_dim;
                 for (found, all) in found.iter_mut().zip([keys, values]) {
                     found.extend(all[at..][..shape.head_dim].iter().map(|x| u32::from(*x)));
@@ -72,13 +76,14 @@ impl CpuBackend {
     pub(crate) fn trace_partials(&self, qkv: BufferId, heads: Heads, layer: usize, chunks_per_unit: usize) -> Vec<u32> {
         let buffers = self.traced(List::Body);
         let row_width = (heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim;
-        let (cache, group) = (&self.machine.cache[layer], heads.n_heads / heads.n_kv_heads);
+        let seen = Visible { cache: &self.machine.cache[layer], pages: self.machine.tables.of(self.fed_slot) };
+        let group = heads.n_heads / heads.n_kv_heads;
         let mut words = Vec::new();
         for (row, qkv) in buffers.get(qkv).f32().chunks_exact(row_width).enumerate() {
             let position = self.fed_position() + row;
             let of_head = |head: usize| {
                 let query = &qkv[head * heads.head_dim..][..heads.head_dim];
-                unit_partials(query, cache, heads, head / group, position, chunks_per_unit)
+                unit_partials(query, seen, heads, head / group, position, chunks_per_unit)
             };
             let by_head: Vec<Vec<Vec<f32>>> = (0..heads.n_heads).map(of_head).collect();
             for unit in 0..by_head.first().map_or(0, Vec::len) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::compare::{Form, Mismatch, compare};
 use super::report::{DebugReport, Difference, LayerSummary, Phase, PhaseKind, TOGETHER, Value};
 use crate::cpu::backend::CpuBackend;
-use crate::engine::backend::{Backend, Burst, Execution, First};
+use crate::engine::SLOT;
+use crate::engine::backend::{Backend, Burst, Execution, First, Row, only};
 use crate::error::Result;
 use crate::gpu::GpuBackend;
 use crate::plan::{BufferId, Heads, List, Op, Plan, Shape};
@@ -74,8 +75,8 @@ impl Pair {
     /// all was equal; else the report has the difference.
     pub(super) async fn run(&mut self, run: Run<'_>, report: &mut DebugReport) -> Result<bool> {
         (self.kind, self.position, self.rows) = (run.kind, self.fed.len(), run.tokens.len());
-        self.cpu.feed(run.tokens, self.position).await?;
-        self.gpu.feed(run.tokens, self.position).await?;
+        self.cpu.feed(SLOT, run.tokens, self.position).await?;
+        self.gpu.feed(SLOT, run.tokens, self.position).await?;
         self.fed.extend(run.tokens);
         let mut difference = self.whole_body().await?;
         if run.traced || difference.is_some() {
@@ -94,8 +95,8 @@ impl Pair {
     }
 
     async fn head(&mut self, traced: bool, report: &mut DebugReport) -> Result<Option<Difference>> {
-        self.cpu.head(self.rows - 1).await?;
-        self.gpu.head(self.rows - 1).await?;
+        self.cpu.head(SLOT, self.rows - 1).await?;
+        self.gpu.head(SLOT, self.rows - 1).await?;
         let whole = self.compare_buffer(List::Head, self.plan.logits, "logits").await?;
         let whole = whole.map(|m| self.difference(Spot::together(List::Head, None), m));
         if !traced && whole.is_none() {
@@ -201,8 +202,8 @@ impl Pair {
         let position = self.fed.len();
         for chain in chains().iter().filter(|chain| chain.sampling.check(self.plan.n_vocab).is_ok()) {
             let (first, sampling) = (First::FromLogits, &chain.sampling);
-            let burst = Burst { first, position, steps: 1, sampling, stop_ids: &[], left: usize::MAX };
-            let device = self.gpu.burst(burst).await?.ids.first().copied();
+            let row = Row::new(SLOT, first, position, sampling);
+            let device = only(self.gpu.burst(Burst { rows: &[row], steps: 1 }).await?).ids.first().copied();
             let cpu = draw(logits, sampling, position as u32, &self.fed);
             if device == cpu {
                 report.equal_operations += 1;

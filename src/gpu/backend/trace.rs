@@ -2,32 +2,13 @@
 
 use std::ops::Range;
 
-use super::GpuBackend;
+use super::{GpuBackend, keys_by_position};
 use crate::engine::backend::Readback;
 use crate::error::Result;
-use crate::gpu::ops::{Lowering, PlanBuffer, chunks_per_unit, max_units};
+use crate::gpu::ops::{Space, Spread, max_units};
 use crate::gpu::recorder::{Step, visible_units};
 use crate::gpu::words::read_words;
 use crate::plan::{BufferId, Heads, List, PAGE};
-
-/// What tracing needs of an instance besides its steps.
-pub(super) struct Reach {
-    /// Where the steps of each operation of the body end.
-    body_ends: Vec<usize>,
-    /// The same of the head.
-    head_ends: Vec<usize>,
-    /// By id; `None` where no operation uses one.
-    buffers: Vec<Option<PlanBuffer>>,
-    /// Attention's partial results.
-    partials: wgpu::Buffer,
-}
-
-impl Reach {
-    pub(super) fn new(body_ends: Vec<usize>, head_ends: Vec<usize>, lowering: Lowering<'_>) -> Self {
-        let partials = lowering.partials();
-        Reach { body_ends, head_ends, buffers: lowering.into_buffers(), partials }
-    }
-}
 
 /// What attention left for its merge: a row's units, first row first.
 pub(crate) struct Partials {
@@ -40,15 +21,16 @@ pub(crate) struct Partials {
 }
 
 impl GpuBackend {
-    /// Steps, where each operation's end, and their instance. The head always is the decode instance's.
-    fn traced(&self, list: List) -> (&[Step], &[usize], &Reach, usize) {
+    /// Steps, where each operation's end, and the buffers of their instance. The head always is the decode instance's.
+    fn traced(&self, list: List) -> (&[Step], &[usize], &Space, usize) {
+        let single = self.instance(1);
         match list {
             List::Body if self.fed_rows > 1 => {
                 let p = &self.prefill;
-                (&p.body, &p.reach.body_ends, &p.reach, self.fed_rows)
+                (&p.body, &p.ends, &p.space, self.fed_rows)
             }
-            List::Body => (&self.decode.body, &self.decode.reach.body_ends, &self.decode.reach, 1),
-            List::Head | List::Sample => (&self.decode.head, &self.decode.reach.head_ends, &self.decode.reach, 1),
+            List::Body => (&single.body, &single.body_ends, &self.decode.space, 1),
+            List::Head | List::Sample => (&single.head, &single.head_ends, &self.decode.space, 1),
         }
     }
 
@@ -57,15 +39,16 @@ impl GpuBackend {
         let (steps, ends, _, rows) = self.traced(list);
         let first = at.checked_sub(1).map_or(0, |before| ends[before]);
         let mut commands = self.commands();
-        commands.record(&steps[first..ends[at]], rows as u32, self.fed_position);
+        let positions: Vec<usize> = (self.fed_position..).take(rows).collect();
+        commands.record(&steps[first..ends[at]], &positions);
         commands.submit();
         self.gpu.check()
     }
 
     /// What a buffer holds, every row: f32 bits, or int8 words and then scales and sums.
     pub(crate) async fn trace_words(&self, list: List, id: BufferId) -> Result<Vec<u32>> {
-        let (_, _, reach, rows) = self.traced(list);
-        match &reach.buffers[id.0 as usize] {
+        let (_, _, space, rows) = self.traced(list);
+        match &space.buffers[id.0 as usize] {
             Some(buffer) => buffer.words(&self.gpu, Readback::Trace, rows).await,
             None => Ok(Vec::new()),
         }
@@ -75,24 +58,26 @@ impl GpuBackend {
     pub(crate) async fn trace_cache(&self, layer: usize, positions: Range<usize>) -> Result<[Vec<u32>; 2]> {
         let shape = self.plan.layers[layer];
         let page_words = shape.page_len() / 2;
-        // The block table is the identity.
         let first_page = positions.start / PAGE;
-        let n_pages = positions.end.div_ceil(PAGE) - first_page;
-        let (keys, values) = &self.sequence.cache[layer];
-        let (first, n) = (first_page * page_words, n_pages * page_words);
-        let keys = read_words(&self.gpu, Readback::Trace, keys, first, n).await?;
-        let values = read_words(&self.gpu, Readback::Trace, values, first, n).await?;
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for page in &self.sequence.tables.of(self.fed_slot)[first_page..positions.end.div_ceil(PAGE)] {
+            let (page_keys, page_values) = &self.sequence.cache[layer];
+            let first = *page as usize * page_words;
+            keys.extend(read_words(&self.gpu, Readback::Trace, page_keys, first, page_words).await?);
+            values.extend(read_words(&self.gpu, Readback::Trace, page_values, first, page_words).await?);
+        }
         let (keys, values): (&[u16], &[u16]) = (bytemuck::cast_slice(&keys), bytemuck::cast_slice(&values));
+        let keys: Vec<u16> =
+            keys.chunks_exact(shape.page_len()).flat_map(|page| keys_by_position(shape, page)).collect();
         let mut found = [Vec::new(), Vec::new()];
         for position in positions {
             let page = (position / PAGE - first_page) * shape.page_len();
             let slot = position % PAGE;
             for head in 0..shape.n_kv_heads {
                 for i in 0..shape.head_dim {
-                    let key = ((head * (shape.head_dim / 8) + i / 8) * PAGE + slot) * 8 + i % 8;
-                    let value = (head * PAGE + slot) * shape.head_dim + i;
-                    found[0].push(u32::from(keys[page + key]));
-                    found[1].push(u32::from(values[page + value]));
+                    let at = page + (head * PAGE + slot) * shape.head_dim + i;
+                    found[0].push(u32::from(keys[at]));
+                    found[1].push(u32::from(values[at]));
                 }
             }
         }
@@ -101,13 +86,12 @@ impl GpuBackend {
 
     /// The partial results of the attention that ran last.
     pub(crate) async fn trace_partials(&self, heads: Heads) -> Result<Partials> {
-        let (_, _, reach, rows) = self.traced(List::Body);
-        let instance_rows = if rows == 1 { 1 } else { self.prefill.capacity };
-        let chunks_per_unit = chunks_per_unit(instance_rows);
-        let room = max_units(heads.window, instance_rows, self.sequence.n_ctx);
+        let (_, _, space, rows) = self.traced(List::Body);
+        let chunks_per_unit = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK }.chunks_per_unit;
+        let room = max_units(heads.window, chunks_per_unit, self.sequence.capacity.n_ctx);
         let unit_words = heads.n_heads * (heads.head_dim + 2);
         let n = rows * room * unit_words;
-        let all = read_words(&self.gpu, Readback::Trace, &reach.partials, 0, n).await?;
+        let all = read_words(&self.gpu, Readback::Trace, &space.partials, 0, n).await?;
         let mut partials = Partials { rows: Vec::new(), words: Vec::new(), chunks_per_unit };
         for (row, units) in all.chunks_exact(room * unit_words).enumerate() {
             let seen = visible_units(self.fed_position + row, heads.window.unwrap_or(0), chunks_per_unit);

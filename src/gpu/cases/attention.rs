@@ -3,13 +3,13 @@
 use super::bench::Bench;
 use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
-use crate::cpu::attention::attention;
+use crate::cpu::attention::{Visible, attention};
 use crate::cpu::kv::LayerCache;
 use crate::cpu::rope_append::RopeAppend;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::gpu::params::State;
-use crate::plan::{BufferId, Heads, KvShape, Op, RopeKind, RopeTable, Shape};
+use crate::plan::{BufferId, Heads, KvShape, Op, PAGE, RopeKind, RopeTable, Shape};
 
 /// Rows of a chunk of the prompt.
 const CHUNK: usize = 64;
@@ -126,7 +126,7 @@ impl Case {
             instance.run(0, rows, position);
             let mut prepared = input.to_vec();
             for (r, row) in prepared.chunks_exact_mut(width).enumerate() {
-                twin.row(row, position + r, &mut cache);
+                twin.row(row, position + r, &mut cache, ((position + r) / PAGE) as u32);
             }
             // The last chunk and the last row show everything the cache holds.
             if position + rows >= self.n - 1 {
@@ -161,12 +161,14 @@ impl Case {
 /// The CPU's attention over prepared rows, the first at `position`.
 fn twin_attention(prepared: &[f32], cache: &LayerCache, heads: Heads, position: usize) -> Vec<f32> {
     let Heads { n_heads, n_kv_heads, head_dim, .. } = heads;
+    let pages: Vec<u32> = (0..(position + prepared.len()).div_ceil(PAGE) as u32).collect();
+    let seen = Visible { cache, pages: &pages };
     let mut out = Vec::new();
     for (r, row) in prepared.chunks_exact((n_heads + 2 * n_kv_heads) * head_dim).enumerate() {
         for (h, query) in row[..n_heads * head_dim].chunks_exact(head_dim).enumerate() {
             let at = out.len();
             out.resize(at + head_dim, 0.0);
-            attention(query, cache, heads, h / (n_heads / n_kv_heads), position + r, &mut out[at..]);
+            attention(query, seen, heads, h / (n_heads / n_kv_heads), position + r, &mut out[at..]);
         }
     }
     out

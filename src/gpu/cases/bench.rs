@@ -2,13 +2,15 @@
 
 use super::super::buffers::{Allocator, STORAGE, write};
 use super::super::device::Gpu;
-use super::super::ops::{Lowering, PlanBuffer};
-use super::super::params::State;
+use super::super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
+use super::super::params::{RowEntry, RowsHeader, State, state_at};
 use super::super::pipelines::{MatMulForm, PREFILL_TILE};
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
 use super::super::weights::GpuWeights;
 use super::super::words::read_words;
+use bytemuck::Zeroable;
+
 use crate::cpu::matrix::PackedMatrix;
 use crate::cpu::quantise::Q8Rows;
 use crate::engine::backend::{Readback, WeightSink};
@@ -40,9 +42,10 @@ pub(super) struct Table {
 pub(super) struct Instance {
     gpu: Gpu,
     lists: Vec<Vec<Step>>,
-    buffers: Vec<Option<PlanBuffer>>,
-    tokens: wgpu::Buffer,
+    space: Space,
     state: wgpu::Buffer,
+    /// Rows it has room for.
+    capacity: usize,
 }
 
 impl Bench {
@@ -105,7 +108,7 @@ impl Bench {
     pub(super) async fn table(mut self, n_ctx: usize) -> Result<Table> {
         let mut allocator = Allocator::new(&self.gpu);
         self.weights.finish().await?;
-        let sequence = Sequence::new(&self.gpu, &mut allocator, &self.plan, n_ctx)?;
+        let sequence = Sequence::new(&self.gpu, &mut allocator, &self.plan, n_ctx.into())?;
         allocator.finish().await?;
         Ok(Table { bench: self, sequence, allocator })
     }
@@ -116,32 +119,29 @@ impl Table {
     pub(super) async fn instance(&mut self, rows: usize, lists: &[&[Op]]) -> Result<Instance> {
         let Table { bench, sequence, allocator } = self;
         let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
-        let tokens = allocator.buffer("tokens", (rows * 4) as u64, STORAGE);
-        let mut lowering = Lowering::new(
-            allocator,
-            &bench.gpu,
-            &bench.plan,
-            &bench.weights,
-            sequence,
-            rows,
-            bench.form,
-            &tokens,
-            lists,
-        );
+        let spread = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK };
+        let tokens = match rows {
+            1 => sequence.tokens.clone(),
+            _ => allocator.buffer("tokens", (rows * 4) as u64, STORAGE),
+        };
+        let bytes = |ops: &&[Op]| partials_bytes(ops, rows, sequence.capacity.n_ctx, spread.chunks_per_unit);
+        let partials = lists.iter().map(bytes).max().unwrap_or(0);
+        let space = Space::new(allocator, &bench.plan, rows, lists, &tokens, partials);
+        let Bench { gpu, plan, weights, form, .. } = bench;
+        let mut lowering = Lowering::new(gpu, plan, weights, sequence, *form, spread, &space);
         let mut steps = Vec::new();
         for ops in lists {
             steps.push(lowering.steps(allocator, ops)?);
         }
-        let buffers = lowering.into_buffers();
         allocator.finish().await?;
         bench.gpu.check()?;
-        Ok(Instance { gpu: bench.gpu.clone(), lists: steps, buffers, tokens, state: sequence.state.clone() })
+        Ok(Instance { gpu: bench.gpu.clone(), lists: steps, space, state: sequence.state.clone(), capacity: rows })
     }
 }
 
 impl Instance {
-    fn buffer(&self, id: BufferId) -> &PlanBuffer {
-        self.buffers[id.0 as usize].as_ref().expect("an operation uses it")
+    fn buffer(&self, id: BufferId) -> PlanBuffer {
+        self.space.buffer(id)
     }
 
     /// Uploads f32 rows.
@@ -152,41 +152,48 @@ impl Instance {
     /// Uploads int8 rows.
     pub(super) fn set_q8(&self, id: BufferId, rows: &Q8Rows) {
         if let PlanBuffer::Q8 { q, s, .. } = self.buffer(id) {
-            write(&self.gpu, q, 0, bytemuck::cast_slice(&rows.q));
-            write(&self.gpu, s, 0, bytemuck::cast_slice(&rows.scale_words()));
+            write(&self.gpu, &q, 0, bytemuck::cast_slice(&rows.q));
+            write(&self.gpu, &s, 0, bytemuck::cast_slice(&rows.scale_words()));
         }
     }
 
     pub(super) fn set_tokens(&self, tokens: &[u32]) {
-        write(&self.gpu, &self.tokens, 0, bytemuck::cast_slice(tokens));
+        write(&self.gpu, &self.space.tokens, 0, bytemuck::cast_slice(tokens));
     }
 
     pub(super) fn set_state(&self, state: State) {
-        write(&self.gpu, &self.state, 0, bytemuck::bytes_of(&state));
+        write(&self.gpu, &self.state, state_at(0), bytemuck::bytes_of(&state));
+    }
+
+    /// How the row draws.
+    pub(super) fn set_how(&self, how: u32) {
+        let rows = RowsHeader::batch(&[RowEntry { how, ..Zeroable::zeroed() }]);
+        write(&self.gpu, &self.state, 0, bytemuck::bytes_of(&rows));
     }
 
     /// Runs list `list` for `rows` rows, the first at `position`.
     pub(super) fn run(&self, list: usize, rows: usize, position: usize) {
+        if self.capacity > 1 {
+            write(&self.gpu, &self.state, 0, bytemuck::bytes_of(&RowsHeader::chunk(0, rows)));
+        } else {
+            write(&self.gpu, &self.state, 0, bytemuck::bytes_of(&RowsHeader::single(0)));
+        }
+        let positions: Vec<usize> = (position..).take(rows).collect();
         let mut commands = Commands::new(&self.gpu);
-        commands.record(&self.lists[list], rows as u32, position);
+        commands.record(&self.lists[list], &positions);
         commands.submit();
     }
 
     /// Runs steps made elsewhere.
-    pub(super) fn run_steps(&self, steps: &[Step]) {
+    pub(super) fn run_steps<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) {
         let mut commands = Commands::new(&self.gpu);
-        commands.record(steps, 1, 0);
+        commands.record(steps, &[0]);
         commands.submit();
     }
 
     /// The device buffer behind an f32 buffer.
-    pub(super) fn f32(&self, id: BufferId) -> &wgpu::Buffer {
-        self.buffer(id).f32()
-    }
-
-    /// Where drawn tokens go.
-    pub(super) fn tokens(&self) -> &wgpu::Buffer {
-        &self.tokens
+    pub(super) fn f32(&self, id: BufferId) -> wgpu::Buffer {
+        self.buffer(id).f32().clone()
     }
 
     /// The first `rows` rows of a buffer: f32 bits, or the int8 words and then scales and sums.

@@ -1,8 +1,8 @@
 //! `sample`: the drawn token, and the state it leaves; plainly, and with settings that adjust and filter.
 
 use super::super::buffers::write;
-use super::super::params::State;
-use super::super::sampler::{Bound, Chains, rules};
+use super::super::params::{State, state_at};
+use super::super::sampler::{Bound, Draws, Sampler, how, rules};
 use super::bench::{Bench, Instance, Table};
 use super::{CaseResult, Fill};
 use crate::error::Result;
@@ -166,7 +166,7 @@ struct Rig {
     gpu: Gpu,
     table: Table,
     instance: Instance,
-    chains: Chains,
+    sampler: Sampler,
     /// Tokens at positions before the drawn one.
     history: Vec<u32>,
 }
@@ -177,29 +177,28 @@ impl Rig {
         bench.plan.n_vocab = n_vocab;
         let mut table = bench.table(POSITION as usize + 1).await?;
         let instance = table.instance(1, &[&[Op::Sample { logits: LOGITS }]]).await?;
-        let bound =
-            Bound { sequence: &table.sequence, n_vocab, logits: instance.f32(LOGITS), token: instance.tokens() };
-        let chains = Chains::new(gpu, &bound)?;
+        let logits = instance.f32(LOGITS);
+        let bound = Bound { sequence: &table.sequence, n_vocab, logits: &logits };
+        let mut sampler = Sampler::bind(gpu, &bound)?;
+        sampler.prepare(gpu, &bound, Draws { adjusted: true, ..Draws::default() })?;
         let mut rng = Rng::new(n_vocab as u64, "history");
         let history = (0..=POSITION).map(|_| rng.uniform(0.0, n_vocab.min(200) as f32) as u32);
         let history: Vec<u32> = history.map(|id| id.min(n_vocab as u32 - 1)).collect();
         write(gpu, &table.sequence.history, 0, bytemuck::cast_slice(&history));
-        Ok(Rig { gpu: gpu.clone(), table, instance, chains, history })
+        Ok(Rig { gpu: gpu.clone(), table, instance, sampler, history })
     }
 
     async fn case(&self, logits: &[f32], sampling: &Sampling, case: String) -> Result<CaseResult> {
         let (instance, sequence) = (&self.instance, &self.table.sequence);
         instance.set(LOGITS, logits);
         instance.set_state(State { fed: 1, step: STEP, ..State::at(POSITION as usize) }.drawing(sampling));
-        if sampling.is_plain() {
-            instance.run(0, 1, 0);
-        } else {
-            write(&self.gpu, &sequence.rules, 0, &rules(sampling));
-            instance.run_steps(self.chains.steps(sampling));
-        }
+        instance.set_how(how(sampling, false));
+        write(&self.gpu, &sequence.rules, 0, &rules(sampling));
+        instance.run_steps(self.sampler.steps(Draws::of([sampling])));
         let token = draw(logits, sampling, POSITION + 1, &self.history);
         let mut found = instance.read(sequence.ring.words(), STEP as usize + 1).await?;
-        found.extend(instance.read(&sequence.state, 3).await?);
+        let state = instance.read(&sequence.state, state_at(0) as usize / 4 + 3).await?;
+        found.extend(&state[state.len() - 3..]);
         found.push(instance.read(&sequence.history, POSITION as usize + 2).await?[POSITION as usize + 1]);
         let mut wanted = vec![0; STEP as usize];
         match token {

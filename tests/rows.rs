@@ -1,0 +1,262 @@
+//! Steps of several sequences: each row's bits are those of its sequence alone, in any slot, beside any others.
+
+mod common;
+
+use std::sync::Arc;
+
+use blueshift::cpu::backend::{CpuBackend, CpuWeights};
+use blueshift::engine::backend::{Backend, Burst, Capacity, Drawn, Execution, First, Row, RowEnd};
+use blueshift::error::Error;
+use blueshift::gguf::{self, Source};
+use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
+use blueshift::micro::MicroModel;
+use blueshift::model::Model;
+use blueshift::model::load::{CancelToken, load_weights};
+use blueshift::plan::PAGE;
+use blueshift::quant::QuantType;
+use blueshift::sample::Sampling;
+use common::some_ids;
+use pollster::block_on;
+
+const N_CTX: usize = 256;
+
+/// What a sequence is asked.
+#[derive(Clone)]
+struct Ask {
+    prompt: Vec<u32>,
+    sampling: Sampling,
+    steps: usize,
+}
+
+/// What it gave.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    ids: Vec<u32>,
+    logits: Vec<u32>,
+}
+
+fn asks() -> Vec<Ask> {
+    let filtered = Sampling { top_k: 20, top_p: 0.9, ..Sampling::new(1.2, 5) };
+    let penalties = Sampling { repeat_penalty: 1.3, presence_penalty: 0.4, ..Sampling::new(0.9, 9) };
+    let samplings = [Sampling::GREEDY, Sampling::new(0.8, 42), filtered, penalties];
+    // Lengths around pages and chunks.
+    let lengths = [3, 64, 65, 1, 127, 130, 40, 63, 9];
+    let ask = |(i, n): (usize, &usize)| Ask {
+        prompt: some_ids(*n + i, 256)[i..].to_vec(),
+        sampling: samplings[i % samplings.len()].clone(),
+        steps: 12,
+    };
+    lengths.iter().enumerate().map(ask).collect()
+}
+
+fn model(micro: &[u8]) -> (gguf::GgufFile, Model) {
+    let file = block_on(gguf::open(Source::memory("micro", micro.to_vec()))).unwrap();
+    let model = block_on(Model::open(&file)).unwrap();
+    (file, model)
+}
+
+fn on_cpu(micro: &[u8], capacity: Capacity) -> CpuBackend {
+    let (file, model) = model(micro);
+    let mut weights = CpuWeights::default();
+    block_on(load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default())).unwrap();
+    CpuBackend::new(Arc::new(model.plan), weights, capacity).unwrap()
+}
+
+fn on_gpu(gpu: &Gpu, micro: &[u8], capacity: Capacity) -> GpuBackend {
+    let (file, model) = model(micro);
+    let mut weights = GpuWeights::new(gpu);
+    block_on(load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default())).unwrap();
+    block_on(GpuBackend::new(gpu, Arc::new(model.plan), weights, capacity)).unwrap()
+}
+
+async fn prefill(backend: &mut impl Backend, slot: usize, prompt: &[u32], chunk: usize) {
+    for (i, part) in prompt.chunks(chunk.min(backend.max_chunk())).enumerate() {
+        backend.feed(slot, part, i * chunk.min(backend.max_chunk())).await.unwrap();
+        if (i + 1) * chunk.min(backend.max_chunk()) >= prompt.len() {
+            backend.head(slot, part.len() - 1).await.unwrap();
+        }
+    }
+}
+
+async fn alone(backend: &mut impl Backend, ask: &Ask) -> Answer {
+    prefill(backend, 0, &ask.prompt, usize::MAX).await;
+    let row = [Row::new(0, First::FromLogits, ask.prompt.len(), &ask.sampling)];
+    let drawn = backend.burst(Burst { rows: &row, steps: ask.steps }).await.unwrap();
+    Answer { ids: drawn[0].ids.clone(), logits: logits(backend, 0).await }
+}
+
+async fn logits(backend: &mut impl Backend, slot: usize) -> Vec<u32> {
+    backend.read_logits(slot).await.unwrap().iter().map(|l| l.to_bits()).collect()
+}
+
+/// Decodes all asks at once, the `i`th in slot `slots[i]`, in bursts of `burst` steps.
+async fn together(backend: &mut impl Backend, asks: &[Ask], slots: &[usize], burst: usize) -> Vec<Answer> {
+    backend.configure(Execution::default()).unwrap();
+    let pages_each = N_CTX / PAGE;
+    let mut answers = Vec::new();
+    for (i, ask) in asks.iter().enumerate() {
+        // Pages in no order, so that a wrong table is seen.
+        let n = backend.capacity().pages as u32;
+        let pages: Vec<u32> = (0..pages_each).map(|p| ((p * asks.len() + i) as u32 * 7 + 3) % n).collect();
+        backend.set_pages(slots[i], 0, &pages).unwrap();
+        prefill(backend, slots[i], &ask.prompt, [usize::MAX, 7, 64][i % 3]).await;
+        answers.push(Answer { ids: Vec::new(), logits: Vec::new() });
+    }
+    let mut done = 0;
+    while done < asks[0].steps {
+        let steps = if done == 0 { 1 } else { burst.min(asks[0].steps - done) };
+        let rows: Vec<_> = (asks.iter().zip(slots))
+            .map(|(ask, slot)| {
+                let first = if done == 0 { First::FromLogits } else { First::FromState };
+                Row::new(*slot, first, ask.prompt.len() + done.saturating_sub(1), &ask.sampling)
+            })
+            .collect();
+        let drawn = backend.burst(Burst { rows: &rows, steps }).await.unwrap();
+        for (answer, drawn) in answers.iter_mut().zip(drawn) {
+            answer.ids.extend(drawn.ids);
+        }
+        done += steps;
+    }
+    for (answer, slot) in answers.iter_mut().zip(slots) {
+        answer.logits = logits(backend, *slot).await;
+    }
+    answers
+}
+
+fn micros() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("llama", MicroModel::llama(QuantType::Q4_0).bytes()),
+        ("llama, f16", MicroModel::llama(QuantType::F16).bytes()),
+        ("gemma3", MicroModel::gemma3(QuantType::Q8_0).bytes()),
+        ("qwen3", MicroModel::qwen3(QuantType::Q4_K).bytes()),
+    ]
+}
+
+fn room(n: usize, slots: usize) -> Capacity {
+    Capacity { slots, pages: n * (N_CTX / PAGE) + 3, ..Capacity::from(N_CTX) }
+}
+
+/// Every row alone, then all of them beside each other in several orders and sizes of batches.
+async fn check<B: Backend>(name: &str, mut solo: B, mut many: B) {
+    let asks = asks();
+    let mut wanted = Vec::new();
+    for ask in &asks {
+        wanted.push(alone(&mut solo, ask).await);
+    }
+    let all: Vec<usize> = (0..asks.len()).collect();
+    for (n, shift, burst) in [(1, 4, 5), (2, 9, 3), (3, 0, 11), (5, 2, 4), (9, 1, 6)] {
+        let slots: Vec<usize> = all.iter().take(n).map(|i| (i * 3 + shift) % many.capacity().slots).collect();
+        let found = together(&mut many, &asks[..n], &slots, burst).await;
+        for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            assert_eq!(found.ids, wanted.ids, "{name}: row {i} of {n} in slots {slots:?}");
+            assert!(found.logits == wanted.logits, "{name}: logits of row {i} of {n} in slots {slots:?}");
+        }
+    }
+    // The canary: another token in one prompt changes that row alone.
+    let mut other = asks[..3].to_vec();
+    other[1].prompt[5] ^= 1;
+    let found = together(&mut many, &other, &[4, 0, 2], 4).await;
+    assert!(found[0] == wanted[0] && found[2] == wanted[2], "{name}: a neighbour changed");
+    assert!(found[1].logits != wanted[1].logits, "{name}: the flipped token was not seen");
+}
+
+#[test]
+fn rows_are_their_sequences_alone_on_the_cpu() {
+    for (name, micro) in micros() {
+        block_on(check(name, on_cpu(&micro, N_CTX.into()), on_cpu(&micro, room(9, 10))));
+    }
+}
+
+#[test]
+fn rows_are_their_sequences_alone_on_the_gpu() {
+    if !common::has_adapter() {
+        return;
+    }
+    let gpu = block_on(Gpu::open(None)).unwrap();
+    for (name, micro) in micros() {
+        block_on(check(name, on_gpu(&gpu, &micro, N_CTX.into()), on_gpu(&gpu, &micro, room(9, 10))));
+    }
+}
+
+/// Rows that end leave the others alone, and their logits stay as they were.
+async fn ends(backend: &mut impl Backend) {
+    let asks = &asks()[..3];
+    let greedy = Sampling::GREEDY;
+    let slots = [2, 0, 1];
+    let wanted = together(backend, asks, &slots, 11).await;
+    let stop = [wanted[1].ids[4]];
+    let cut = wanted[1].ids.iter().position(|id| *id == stop[0]).unwrap() + 1;
+    let mut parked = Vec::new();
+    for round in 0..2 {
+        for (ask, slot) in asks.iter().zip(slots) {
+            prefill(backend, slot, &ask.prompt, 64).await;
+        }
+        let rows: Vec<_> = (asks.iter().zip(slots).enumerate())
+            .map(|(i, (ask, slot))| {
+                let row = Row::new(slot, First::FromLogits, ask.prompt.len(), &ask.sampling);
+                match i {
+                    1 => Row { stop_ids: &stop, ..row },
+                    2 => Row { left: 3, ..row },
+                    _ => row,
+                }
+            })
+            .collect();
+        let steps = if round == 0 { cut } else { 12 };
+        let drawn = backend.burst(Burst { rows: &rows, steps }).await.unwrap();
+        if round == 0 {
+            parked = logits(backend, 0).await;
+            continue;
+        }
+        assert_eq!(drawn[0], Drawn { ids: wanted[0].ids.clone(), end: None });
+        assert_eq!(drawn[1], Drawn { ids: wanted[1].ids[..cut].to_vec(), end: Some(RowEnd::StopId) });
+        assert_eq!(drawn[2], Drawn { ids: wanted[2].ids[..3].to_vec(), end: Some(RowEnd::MaxTokens) });
+        assert!(logits(backend, 0).await == parked, "an ended row's logits changed");
+        assert!(logits(backend, 2).await == wanted[0].logits, "a running row's logits changed");
+    }
+    // A step split into its pass and its draw gives the same.
+    for (ask, slot) in asks.iter().zip(slots) {
+        prefill(backend, slot, &ask.prompt, 64).await;
+    }
+    let mut ids = vec![Vec::new(); 3];
+    for step in 0..5 {
+        let at: Vec<usize> = asks.iter().map(|ask| ask.prompt.len() + step).collect();
+        if step > 0 {
+            let before: Vec<usize> = at.iter().map(|at| at - 1).collect();
+            backend.forward(&slots, &before).await.unwrap();
+        }
+        let rows: Vec<_> = (asks.iter().zip(slots).zip(&at))
+            .map(|((ask, slot), at)| Row::new(slot, First::FromLogits, *at, &ask.sampling))
+            .collect();
+        let drawn = backend.burst(Burst { rows: &rows, steps: 1 }).await.unwrap();
+        ids.iter_mut().zip(drawn).for_each(|(ids, drawn)| ids.extend(drawn.ids));
+    }
+    for (ids, wanted) in ids.iter().zip(&wanted) {
+        assert_eq!(ids[..], wanted.ids[..5]);
+    }
+    // Pages: a copy is the page, bytes come back, and what is wrong is said.
+    let page = backend.read_page(10).await.unwrap();
+    backend.copy_page(10, 6).unwrap();
+    assert!(backend.read_page(6).await.unwrap() == page && page.iter().any(|byte| *byte != 0));
+    let changed: Vec<u8> = page.iter().map(|byte| byte ^ 1).collect();
+    backend.write_page(6, &changed).unwrap();
+    assert!(backend.read_page(6).await.unwrap() == changed && backend.read_page(10).await.unwrap() == page);
+    assert!(matches!(backend.write_page(6, &page[1..]), Err(Error::BadOption { option: "bytes of a page", .. })));
+    assert!(matches!(backend.copy_page(10, u32::MAX), Err(Error::BadOption { option: "page", .. })));
+    let missing = [Row::new(9, First::Token(1), 0, &greedy)];
+    assert!(matches!(backend.burst(Burst { rows: &missing, steps: 1 }).await, Err(Error::BadOption { .. })));
+}
+
+#[test]
+fn ended_rows_split_steps_and_pages() {
+    let micro = MicroModel::llama(QuantType::Q8_0).bytes();
+    let mut cpu = on_cpu(&micro, room(3, 3));
+    block_on(ends(&mut cpu));
+    if common::has_adapter() {
+        let gpu = block_on(Gpu::open(None)).unwrap();
+        let mut device = on_gpu(&gpu, &micro, room(3, 3));
+        block_on(ends(&mut device));
+        for page in [1, 2, 3, 8, 10] {
+            assert!(block_on(cpu.read_page(page)).unwrap() == block_on(device.read_page(page)).unwrap(), "page {page}");
+        }
+    }
+}
