@@ -135,8 +135,7 @@ fn an_ended_row_does_no_work() {
 
             backend.feed(0, &prompt, 0).await.unwrap();
             backend.head(0, 8).await.unwrap();
-            let first =
-                backend.submit_burst(Burst { rows: &row(First::FromLogits, 9, stops, left), steps: steps }).unwrap();
+            let first = backend.submit_burst(Burst { rows: &row(First::FromLogits, 9, stops, left), steps }).unwrap();
             let behind = backend
                 .submit_burst(Burst { rows: &row(First::FromState, 9 + steps - 1, stops, left), steps: 3 })
                 .unwrap();
