@@ -12,7 +12,7 @@ use blueshift::cpu::backend::{CpuBackend, CpuWeights};
 use blueshift::engine::backend::Backend;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::{GgufFile, Source, open};
-use blueshift::micro::{MicroModel, writer::Writer};
+use blueshift::micro::{DeltaNet, MicroModel, writer::Writer};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, Progress, load_weights, read_vector};
 use blueshift::quant::QuantType;
@@ -312,9 +312,22 @@ fn micro_models() -> Vec<(String, MicroModel)> {
             "qwen3-untied-Q4_1".to_string(),
             MicroModel { d: 192, n_heads: 6, head_dim: 128, tied: false, ..MicroModel::qwen3(QuantType::Q4_1) },
         ),
+        // Three value heads a key head, heads of 64, attention every second layer, a convolution of two.
+        (
+            "qwen35-wide-Q8_0".to_string(),
+            MicroModel {
+                n_layers: 2,
+                d: 192,
+                n_heads: 2,
+                n_kv_heads: 1,
+                delta: DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 3, size: 64, kernel: 2 },
+                ..MicroModel::qwen35(QuantType::Q8_0)
+            },
+        ),
     ];
     for kind in QuantType::ALL {
-        for model in [MicroModel::llama(kind), MicroModel::gemma3(kind), MicroModel::qwen3(kind)] {
+        let (qwen3, qwen35) = (MicroModel::qwen3(kind), MicroModel::qwen35(kind));
+        for model in [MicroModel::llama(kind), MicroModel::gemma3(kind), qwen3, qwen35] {
             models.push((format!("{}-{kind:?}", model.arch.name()), model));
         }
     }
@@ -362,6 +375,7 @@ fn micro_models_give_the_logits_of_llama_cpp() {
         };
         let cases =
             [("rounded", row, &rounded, most_between), ("plain", row, &plain, 1e-3), ("f32", &plain_row, &plain, 1e-5)];
+        println!("{name} own: {:.2e}", Nmse::of(&rounded, &plain).value());
         for (what, ours, theirs, most) in cases {
             let nmse = Nmse::of(ours, theirs).value();
             println!("{name} {what}: nmse {nmse:.2e}");

@@ -5,11 +5,15 @@ mod trace;
 use std::sync::Arc;
 
 use super::attention::{Visible, attention};
+use super::delta_prepare::DeltaPrepare;
+use super::delta_rule::delta_rules;
 use super::gated_activation::gated_activation;
+use super::gated_norm::gated_norm;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
 use super::pool::Pool;
 use super::quantise::Q8Rows;
+use super::recurrent::Recurrent;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
 use super::timing::{Part, Stopwatch};
@@ -162,6 +166,8 @@ struct Machine {
     /// `[n_ctx, pairs, 2]` by variant.
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
+    /// By recurrent layer.
+    recurrent: Vec<Recurrent>,
     pool: Arc<Pool>,
     tables: BlockTables,
     /// Bits of the magnitude from which the guard trips, and its word by slot.
@@ -195,6 +201,7 @@ impl CpuBackend {
         plan.check_weights(|id| weights.has(id))?;
         let ropes = plan.ropes.iter().map(|table| table.values(capacity.n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
+        let recurrent = plan.recurrent.iter().map(|heads| Recurrent::new(*heads)).collect();
         let (pool, watch) = (Arc::new(Pool::new(threads)), Stopwatch::new(&plan));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         let limit = f32::INFINITY.to_bits();
@@ -210,7 +217,7 @@ impl CpuBackend {
             fed_single: true,
             ring_steps: RingSize::default().steps,
             slots: vec![Slot::default(); capacity.slots],
-            machine: Machine { plan, weights, ropes, cache, pool, tables, limit, tripped, watch },
+            machine: Machine { plan, weights, ropes, cache, recurrent, pool, tables, limit, tripped, watch },
         })
     }
 
@@ -418,13 +425,13 @@ impl Machine {
             Op::RopeAppend { .. } => self.rope_append(op, buffers, rows.places),
             Op::Attention { qkv, out, heads, layer } => {
                 let (cache, pool, tables) = (&self.cache[layer], &self.pool, &self.tables);
-                let (row_width, group) =
-                    ((heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim, heads.n_heads / heads.n_kv_heads);
+                let (row_width, stride) = (heads.row_width(), heads.query_stride());
+                let group = heads.n_heads / heads.n_kv_heads;
                 buffers.produce(out, false, |buffers, out| {
                     let qkv = buffers.get(qkv).f32();
                     pool.for_chunks(out, heads.head_dim, |i, out| {
                         let (row, head) = (i / heads.n_heads, i % heads.n_heads);
-                        let query = &qkv[row * row_width + head * heads.head_dim..][..heads.head_dim];
+                        let query = &qkv[row * row_width + head * stride..][..stride];
                         let place = rows.places[row];
                         let seen = Visible { cache, pages: tables.of(place.slot) };
                         attention(query, seen, heads, head / group, place.position, out);
@@ -438,6 +445,37 @@ impl Machine {
                     let width = gate_up.len() / buffers.n_rows;
                     pool.for_chunks(out, width / 2, |r, out| {
                         gated_activation(&gate_up[r * width..][..width], activation, out);
+                    });
+                });
+            }
+            Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } => {
+                let (weights, pool, before) = (&self.weights, &self.pool, &self.recurrent[state]);
+                let [conv, dt_bias, rate] = [conv, dt_bias, rate].map(|id| weights.vector(id));
+                let prepare = DeltaPrepare { heads, conv, dt_bias, rate, eps };
+                buffers.produce(out, false, |buffers, out| {
+                    let mixed = buffers.get(mixed).f32();
+                    pool.for_chunks(out, heads.prepared_width(), |r, out| {
+                        prepare.row(mixed, r, position, before, out);
+                    });
+                });
+            }
+            Op::DeltaRule { mixed, prepared, out, heads, state } => {
+                let (pool, recurrent) = (&self.pool, &mut self.recurrent[state]);
+                recurrent.begin(buffers.get(mixed).f32(), heads, position);
+                buffers.produce(out, false, |buffers, out| {
+                    let prepared = buffers.get(prepared).f32();
+                    delta_rules(prepared, heads, recurrent, out, pool);
+                });
+            }
+            Op::GatedNorm { x, mixed, weight, out, eps, heads } => {
+                let (weight, pool) = (self.weights.vector(weight), &self.pool);
+                buffers.produce(out, false, |buffers, out| {
+                    let (x, mixed) = (buffers.get(x).f32(), buffers.get(mixed).f32());
+                    pool.for_chunks(out, heads.size, |i, out| {
+                        let (row, head) = (i / heads.n_value_heads, i % heads.n_value_heads);
+                        let gate_at = row * heads.mixed_width() + heads.n_channels() + head * heads.size;
+                        let (x, gate) = (&x[i * heads.size..][..heads.size], &mixed[gate_at..][..heads.size]);
+                        gated_norm(x, gate, weight, eps, out);
                     });
                 });
             }

@@ -2,13 +2,17 @@
 
 pub mod attention;
 pub mod backend;
+pub mod delta_prepare;
+pub mod delta_rule;
 mod dot;
 pub mod gated_activation;
+pub mod gated_norm;
 pub mod kv;
 pub mod matmul;
 pub mod matrix;
 pub mod pool;
 pub mod quantise;
+pub mod recurrent;
 pub mod rms_norm;
 pub mod rope_append;
 mod timing;

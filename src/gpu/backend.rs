@@ -115,8 +115,8 @@ impl GpuBackend {
         let baseline = gpu.tally().counters();
         weights.finish().await?;
         plan.check_weights(|id| weights.has(id))?;
-        if plan.layers.len() > MAX_GUARDED_LAYERS {
-            let found = plan.layers.len().to_string();
+        if plan.n_layers() > MAX_GUARDED_LAYERS {
+            let found = plan.n_layers().to_string();
             return Err(Error::BadOption { option: "layers", found, expected: "at most 1022" });
         }
         if plan.n_vocab >= 1 << ID_BITS {

@@ -267,6 +267,7 @@ impl<'a> Lowering<'a> {
             Op::RopeAppend { .. } => return self.rope_append(op),
             Op::Attention { qkv, out, heads, layer } => self.attention(qkv, out, heads, layer),
             Op::GatedActivation { gate_up, out, activation } => self.gated_activation(gate_up, out, activation),
+            Op::DeltaPrepare { .. } | Op::DeltaRule { .. } | Op::GatedNorm { .. } => return Err(Error::BadOption{option:"x",found:"x".into(),expected:"x"}),
             Op::Sample { logits } => self.sample(logits),
         }
         Ok(())

@@ -11,4 +11,4 @@ pub(crate) mod rng;
 mod tokenizer;
 pub mod writer;
 
-pub use model::{Arch, MicroModel};
+pub use model::{Arch, DeltaNet, MicroModel};

@@ -20,6 +20,33 @@ pub enum Arch {
     Gemma3,
     /// Qwen 3, dense.
     Qwen3,
+    /// Qwen 3.5, dense: gated delta nets and gated attention.
+    Qwen35,
+}
+
+/// Sizes of the gated delta net layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeltaNet {
+    /// Every which layer attends instead.
+    pub attention_every: usize,
+    /// Heads of queries and of keys.
+    pub n_key_heads: usize,
+    /// Heads of values.
+    pub n_value_heads: usize,
+    /// Width of a head.
+    pub size: usize,
+    /// Width of the convolution.
+    pub kernel: usize,
+}
+
+impl DeltaNet {
+    fn values(self) -> usize {
+        self.n_value_heads * self.size
+    }
+
+    fn channels(self) -> usize {
+        2 * self.n_key_heads * self.size + self.values()
+    }
 }
 
 impl Arch {
@@ -29,6 +56,7 @@ impl Arch {
             Self::Llama => "llama",
             Self::Gemma3 => "gemma3",
             Self::Qwen3 => "qwen3",
+            Self::Qwen35 => "qwen35",
         }
     }
 }
@@ -61,6 +89,10 @@ pub struct MicroModel {
     pub n_ctx: usize,
     /// Whether the embedding is the output matrix, too.
     pub tied: bool,
+    /// Rotated values a head.
+    pub n_rot: usize,
+    /// Sizes of the gated delta net layers; written where the architecture has them.
+    pub delta: DeltaNet,
     /// Base of the RoPE frequencies.
     pub rope_theta: f32,
     /// Llama 3's factor for long contexts; writes `rope_freqs.weight`.
@@ -87,6 +119,8 @@ enum Fill {
     Matrix,
     /// Around 1.
     Norm,
+    /// Uniform between two values, -4 to 0 for example.
+    Uniform(f32, f32),
     /// Llama 3's divisors of the RoPE frequencies.
     RopeFactors,
 }
@@ -133,6 +167,7 @@ impl MicroModel {
             match t.fill {
                 Fill::Matrix => push_row(&mut rng, t.kind, k, 1.0 / (k as f32).sqrt(), &mut chunk),
                 Fill::Norm => chunk.extend((0..k).flat_map(|_| rng.uniform(0.9, 1.1).to_le_bytes())),
+                Fill::Uniform(low, high) => chunk.extend((0..k).flat_map(|_| rng.uniform(low, high).to_le_bytes())),
                 Fill::RopeFactors => chunk.extend(self.rope_factors().iter().flat_map(|f| f.to_le_bytes())),
             }
             if chunk.len() >= CHUNK_BYTES {
@@ -152,7 +187,10 @@ impl MicroModel {
             list.push(Tensor { name: "rope_freqs.weight".into(), dims, kind: QuantType::F32, fill });
         }
         for layer in 0..self.n_layers {
-            self.push_layer(layer, &mut list);
+            match self.arch {
+                Arch::Qwen35 => self.push_hybrid_layer(layer, &mut list),
+                _ => self.push_layer(layer, &mut list),
+            }
         }
         list.push(norm("output_norm.weight", self.d));
         if !self.tied {
@@ -184,6 +222,49 @@ impl MicroModel {
         }
     }
 
+    /// A layer of gated attention or of a gated delta net.
+    fn push_hybrid_layer(&self, layer: usize, list: &mut Vec<Tensor>) {
+        let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
+        let weight = |stem: &str, rows, k| matrix(&name(stem), rows, k, self.quant);
+        let (q, kv, delta) = (self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim, self.delta);
+        list.push(norm(&name("attn_norm"), self.d));
+        if (layer + 1) % delta.attention_every == 0 {
+            list.extend([
+                weight("attn_q", 2 * q, self.d),
+                weight("attn_k", kv, self.d),
+                weight("attn_v", kv, self.d),
+                weight("attn_output", self.d, q),
+                norm(&name("attn_q_norm"), self.head_dim),
+                norm(&name("attn_k_norm"), self.head_dim),
+            ]);
+        } else {
+            let uniform = |name: String, dims: Vec<usize>, low, high| Tensor {
+                name,
+                dims,
+                kind: QuantType::F32,
+                fill: Fill::Uniform(low, high),
+            };
+            let heads = vec![delta.n_value_heads];
+            list.extend([
+                weight("attn_qkv", delta.channels(), self.d),
+                weight("attn_gate", delta.values(), self.d),
+                weight("ssm_beta", delta.n_value_heads, self.d),
+                weight("ssm_alpha", delta.n_value_heads, self.d),
+                uniform(name("ssm_conv1d"), vec![delta.kernel, delta.channels()], -1.0, 1.0),
+                uniform(format!("blk.{layer}.ssm_dt.bias"), heads.clone(), -2.0, 2.0),
+                uniform(format!("blk.{layer}.ssm_a"), heads, -1.0, -0.01),
+                norm(&name("ssm_norm"), delta.size),
+                weight("ssm_out", self.d, delta.values()),
+            ]);
+        }
+        list.extend([
+            norm(&name("post_attention_norm"), self.d),
+            weight("ffn_gate", self.ffn, self.d),
+            weight("ffn_up", self.ffn, self.d),
+            weight("ffn_down", self.d, self.ffn),
+        ]);
+    }
+
     fn metadata(&self) -> Writer {
         let arch = self.arch.name();
         let mut w = Writer::default();
@@ -211,6 +292,23 @@ impl MicroModel {
             }
             Arch::Gemma3 => w.u32("gemma3.attention.sliding_window", self.window as u32),
             Arch::Qwen3 => {}
+            Arch::Qwen35 => {
+                w.u32("qwen35.rope.dimension_count", self.n_rot as u32);
+                // Pairs by kind of position; all kinds are the same for text.
+                let thirds = self.n_rot as u32 / 6;
+                let sections = [self.n_rot as u32 / 2 - 2 * thirds, thirds, thirds, 0];
+                w.i32s("qwen35.rope.dimension_sections", &sections.map(|n| n as i32));
+                for (key, value) in [
+                    ("full_attention_interval", self.delta.attention_every),
+                    ("ssm.conv_kernel", self.delta.kernel),
+                    ("ssm.state_size", self.delta.size),
+                    ("ssm.group_count", self.delta.n_key_heads),
+                    ("ssm.time_step_rank", self.delta.n_value_heads),
+                    ("ssm.inner_size", self.delta.values()),
+                ] {
+                    w.u32(&format!("qwen35.{key}"), value as u32);
+                }
+            }
         }
         add_tokenizer(&mut w, self.n_vocab());
         w

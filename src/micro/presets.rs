@@ -1,6 +1,6 @@
 //! Ready-made descriptions: small ones for tests, and the shapes of real models for measurements.
 
-use super::model::{Arch, MicroModel};
+use super::model::{Arch, DeltaNet, MicroModel};
 use crate::quant::QuantType;
 
 /// Sizes of a real model.
@@ -129,6 +129,8 @@ impl MicroModel {
             vocab: 512,
             n_ctx: 512,
             tied: true,
+            n_rot: 32,
+            delta: DeltaNet { attention_every: 4, n_key_heads: 4, n_value_heads: 8, size: 32, kernel: 4 },
             rope_theta: 10_000.0,
             rope_factor: None,
             window: 0,
@@ -179,6 +181,12 @@ impl MicroModel {
         Self { arch: Arch::Qwen3, head_dim: 64, rope_theta: 1_000_000.0, eps: 1e-6, ..Self::llama(quant) }
     }
 
+    /// A Qwen 3.5 of four layers: three gated delta nets, two value heads a key head, and gated attention that rotates half of a head.
+    pub fn qwen35(quant: QuantType) -> Self {
+        let sizes = Self { n_layers: 4, n_heads: 4, ..Self::qwen3(quant) };
+        Self { arch: Arch::Qwen35, ..sizes }
+    }
+
     /// The names `real` knows.
     pub fn real_names() -> impl Iterator<Item = &'static str> {
         REAL_SHAPES.iter().map(|s| s.name)
@@ -191,6 +199,7 @@ impl MicroModel {
             Arch::Llama => Self::llama(quant),
             Arch::Gemma3 => Self { window: 512, ..Self::gemma3(quant) },
             Arch::Qwen3 => Self::qwen3(quant),
+            Arch::Qwen35 => Self::qwen35(quant),
         };
         Some(Self {
             n_layers: s.n_layers,

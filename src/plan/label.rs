@@ -1,7 +1,7 @@
 //! What operations are called where their time is reported.
 
 use super::Plan;
-use super::op::{Activation, BufferId, Heads, Op, Shape, WeightId};
+use super::op::{Activation, BufferId, DeltaHeads, Heads, Op, Shape, WeightId};
 use crate::model::weights::{WeightDesc, Weights};
 
 /// What reports say of a weight.
@@ -50,6 +50,9 @@ impl Op {
             Op::MatMul { .. } => "matmul",
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
+            Op::DeltaPrepare { .. } => "delta_prepare",
+            Op::DeltaRule { .. } => "delta_rule",
+            Op::GatedNorm { .. } => "gated_norm",
             Op::GatedActivation { .. } => "gated_activation",
             Op::Sample { .. } => "sample",
         }
@@ -72,6 +75,8 @@ impl Plan {
             },
             Op::GatedActivation { out, activation: Activation::Silu, .. } => format!("silu {}", self.form(out)),
             Op::GatedActivation { out, activation: Activation::GeluTanh, .. } => format!("gelu {}", self.form(out)),
+            Op::DeltaPrepare { heads, .. } | Op::DeltaRule { heads, .. } => delta_geometry(heads),
+            Op::GatedNorm { out, .. } => self.form(out),
             Op::Sample { .. } => self.n_vocab.to_string(),
         };
         let bytes = match *op {
@@ -98,6 +103,11 @@ impl Plan {
 /// Query heads, key/value heads and values a head.
 fn geometry(heads: Heads) -> String {
     format!("{}/{}x{}", heads.n_heads, heads.n_kv_heads, heads.head_dim)
+}
+
+/// Value heads, key heads and values a head.
+fn delta_geometry(heads: DeltaHeads) -> String {
+    format!("{}/{}x{}", heads.n_value_heads, heads.n_key_heads, heads.size)
 }
 
 /// Notes of all weights, indexed by `WeightId`.

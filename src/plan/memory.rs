@@ -12,6 +12,9 @@ impl Op {
             Op::RopeAppend { qkv, .. } => vec![qkv],
             Op::Attention { qkv, out, .. } => vec![qkv, out],
             Op::GatedActivation { gate_up, out, .. } => vec![gate_up, out],
+            Op::DeltaPrepare { mixed, out, .. } => vec![mixed, out],
+            Op::DeltaRule { mixed, prepared, out, .. } => vec![mixed, prepared, out],
+            Op::GatedNorm { x, mixed, out, .. } => vec![x, mixed, out],
             Op::Sample { logits } => vec![logits],
         }
     }
@@ -92,6 +95,7 @@ mod tests {
             embedding: BufferId(0),
             ropes: Vec::new(),
             layers: Vec::new(),
+            recurrent: Vec::new(),
             layer_starts: Vec::new(),
             weights: Vec::new(),
             n_vocab: 64,

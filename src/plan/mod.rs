@@ -7,7 +7,7 @@ pub mod op;
 
 pub use builder::PlanBuilder;
 pub use label::{Tag, WeightNote};
-pub use op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
+pub use op::{Activation, BufferId, DeltaHeads, HeadOrder, Heads, Op, RopeKind, Shape, WeightId};
 
 use crate::error::{Error, Result};
 
@@ -89,8 +89,10 @@ pub struct Plan {
     pub embedding: BufferId,
     /// RoPE variants.
     pub ropes: Vec<RopeTable>,
-    /// Cache geometry by layer.
+    /// Cache geometry of the layers with attention, in order.
     pub layers: Vec<KvShape>,
+    /// Geometry of the recurrent layers, in order.
+    pub recurrent: Vec<DeltaHeads>,
     /// Index in `body` of each layer's first operation.
     pub layer_starts: Vec<usize>,
     /// What reports say of the weights, indexed by `WeightId`.
@@ -133,6 +135,11 @@ impl Plan {
                 expected: "loaded before the backend is made".into(),
             }),
         }
+    }
+
+    /// Layers of any kind.
+    pub fn n_layers(&self) -> usize {
+        self.layer_starts.len()
     }
 
     /// The layer that operation `at` of `body` belongs to; `None` for the embedding.
