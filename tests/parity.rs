@@ -4,7 +4,7 @@ mod common;
 
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
-use blueshift::micro::MicroModel;
+use blueshift::micro::{DeltaNet, MicroModel};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use common::some_ids;
@@ -89,6 +89,33 @@ fn qwen3_of_every_type() {
     }
     for kind in QuantType::ALL {
         compare_micro(&format!("qwen3 {kind:?}"), &MicroModel::qwen3(kind), 70);
+    }
+}
+
+#[test]
+fn qwen35_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        compare_micro(&format!("qwen35 {kind:?}"), &MicroModel::qwen35(kind), 70);
+    }
+}
+
+#[test]
+fn delta_nets_of_odd_shapes() {
+    if !common::has_adapter() {
+        return;
+    }
+    let base = MicroModel { n_layers: 2, d: 96, n_heads: 2, n_kv_heads: 1, ffn: 96, ..MicroModel::qwen35(QuantType::Q4_0) };
+    let sizes = [
+        // Three value heads a key head, heads that are no power of two, a convolution of two.
+        DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 3, size: 96, kernel: 2 },
+        // As many key heads as value heads; the widest heads, and a convolution longer than some chunks.
+        DeltaNet { attention_every: 2, n_key_heads: 2, n_value_heads: 2, size: 256, kernel: 9 },
+    ];
+    for delta in sizes {
+        compare_micro(&format!("{delta:?}"), &MicroModel { delta, ..base.clone() }, 70);
     }
 }
 

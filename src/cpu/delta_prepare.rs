@@ -35,9 +35,8 @@ impl DeltaPrepare<'_> {
             *out = exact_silu(self.convolve(mixed, r, position, before, channel));
         }
         let (queries, rest) = channels.split_at_mut(heads.n_key_heads * heads.size);
-        let query_scale = libm::pow(heads.size as f64, -0.5) as f32;
         for query in queries.chunks_exact_mut(heads.size) {
-            unit_length(query, self.eps, query_scale);
+            unit_length(query, self.eps, heads.query_scale());
         }
         for key in rest[..heads.n_key_heads * heads.size].chunks_exact_mut(heads.size) {
             unit_length(key, self.eps, 1.0);

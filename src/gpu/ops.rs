@@ -12,7 +12,9 @@ use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
-use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
+use crate::plan::{
+    Activation, BufferId, CHUNKS_PER_GROUP, DeltaHeads, HeadOrder, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId,
+};
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
@@ -21,6 +23,8 @@ const MATMUL_LANES: usize = 256;
 const SERIAL_LANES: usize = 64;
 /// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
 const MAX_HEAD_DIM: usize = 256;
+/// Columns of a state one workgroup advances: `COLUMNS` of `delta_rule.wgsl`.
+const DELTA_COLUMNS: usize = 32;
 /// Query heads of one attention workgroup: `HEADS` of the shader.
 const HEADS_A_GROUP: usize = 4;
 
@@ -267,7 +271,9 @@ impl<'a> Lowering<'a> {
             Op::RopeAppend { .. } => return self.rope_append(op),
             Op::Attention { qkv, out, heads, layer } => self.attention(qkv, out, heads, layer),
             Op::GatedActivation { gate_up, out, activation } => self.gated_activation(gate_up, out, activation),
-            Op::DeltaPrepare { .. } | Op::DeltaRule { .. } | Op::GatedNorm { .. } => return Err(Error::BadOption{option:"x",found:"x".into(),expected:"x"}),
+            Op::DeltaPrepare { .. } => self.delta_prepare(op),
+            Op::DeltaRule { mixed, prepared, out, heads, state } => self.delta_rule(mixed, prepared, out, heads, state),
+            Op::GatedNorm { .. } => self.gated_norm(op),
             Op::Sample { logits } => self.sample(logits),
         }
         Ok(())
@@ -403,6 +409,7 @@ impl<'a> Lowering<'a> {
             n_heads: heads.n_heads as u32,
             n_kv_heads: heads.n_kv_heads as u32,
             head_dim: heads.head_dim as u32,
+            query_stride: heads.query_stride() as u32,
             n_pairs: self.plan.ropes[rope].frequencies.len() as u32,
             neox: u32::from(kind == RopeKind::Neox),
             norm_q: u32::from(q_norm.is_some()),
@@ -441,6 +448,7 @@ impl<'a> Lowering<'a> {
             n_heads: heads.n_heads as u32,
             n_kv_heads: heads.n_kv_heads as u32,
             head_dim: heads.head_dim as u32,
+            query_stride: heads.query_stride() as u32,
             head_groups: head_groups as u32,
             window: window as u32,
             chunks_per_unit: chunks_per_unit as u32,
@@ -471,9 +479,12 @@ impl<'a> Lowering<'a> {
             window: window as u32,
             chunks_per_unit: chunks_per_unit as u32,
             max_units,
+            gated: u32::from(heads.gated),
+            qkv_width: heads.row_width() as u32,
         };
         let (output, mut bindings) = out.output(false);
-        bindings.extend([(1, sequence.state.clone()), (2, self.space.partials.clone())]);
+        let qkv = self.buffer(qkv).f32().clone();
+        bindings.extend([(1, sequence.state.clone()), (2, self.space.partials.clone()), (3, qkv)]);
         let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
         self.push(Kernel::AttentionMerge(output), params, bindings, grid);
     }
@@ -495,6 +506,82 @@ impl<'a> Lowering<'a> {
         bindings.extend([(1, self.sequence.state.clone()), (2, self.buffer(gate_up).f32().clone())]);
         let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
         self.push(Kernel::GatedActivation(output), params, bindings, grid);
+    }
+
+    fn delta_prepare(&mut self, op: &Op) {
+        let Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } = *op else {
+            unreachable!("called for this operation");
+        };
+        let params = params::DeltaPrepare {
+            zero: 0,
+            n_key_heads: heads.n_key_heads as u32,
+            n_value_heads: heads.n_value_heads as u32,
+            size: heads.size as u32,
+            kernel: heads.kernel as u32,
+            grouped: u32::from(heads.order == HeadOrder::Grouped),
+            eps,
+            query_scale: heads.query_scale(),
+        };
+        let vector = |id| self.weights.vector(id).clone();
+        let bindings = vec![
+            (1, self.sequence.state.clone()),
+            (2, self.buffer(mixed).f32().clone()),
+            (3, vector(conv)),
+            (4, vector(dt_bias)),
+            (5, vector(rate)),
+            (6, self.sequence.recurrent[state].ring.clone()),
+            (7, self.buffer(out).f32().clone()),
+        ];
+        let grid = Grid::Rows { x: (2 * heads.n_key_heads + heads.n_value_heads + 1) as u32 };
+        self.push(Kernel::DeltaPrepare, params, bindings, grid);
+    }
+
+    fn delta_rule(&mut self, mixed: BufferId, prepared: BufferId, out: BufferId, heads: DeltaHeads, state: usize) {
+        let params = params::DeltaRule {
+            zero: 0,
+            n_key_heads: heads.n_key_heads as u32,
+            n_value_heads: heads.n_value_heads as u32,
+            kernel: heads.kernel as u32,
+            grouped: u32::from(heads.order == HeadOrder::Grouped),
+        };
+        let recurrent = &self.sequence.recurrent[state];
+        let bindings = vec![
+            (1, self.sequence.state.clone()),
+            (2, self.buffer(mixed).f32().clone()),
+            (3, self.buffer(prepared).f32().clone()),
+            (4, recurrent.states.clone()),
+            (5, recurrent.ring.clone()),
+            (6, self.buffer(out).f32().clone()),
+        ];
+        let grid = Grid::Rows { x: heads.values_width().div_ceil(DELTA_COLUMNS) as u32 };
+        self.push(Kernel::DeltaRule { size: heads.size as u32 }, params, bindings, grid);
+    }
+
+    fn gated_norm(&mut self, op: &Op) {
+        let Op::GatedNorm { x, mixed, weight, out, eps, heads } = *op else {
+            unreachable!("called for this operation");
+        };
+        let out = self.buffer(out);
+        let (segments, segment_len) = out.segments();
+        let params = params::GatedNorm {
+            zero: 0,
+            width: out.width() as u32,
+            segments,
+            segment_len,
+            size: heads.size as u32,
+            mixed_width: heads.mixed_width() as u32,
+            gates_at: heads.n_channels() as u32,
+            eps,
+            inverse_size: 1.0 / heads.size as f32,
+        };
+        let (output, mut bindings) = out.output(false);
+        bindings.extend([
+            (1, self.sequence.state.clone()),
+            (2, self.buffer(x).f32().clone()),
+            (3, self.buffer(mixed).f32().clone()),
+            (4, self.weights.vector(weight).clone()),
+        ]);
+        self.push(Kernel::GatedNorm(output), params, bindings, Grid::Rows { x: heads.n_value_heads as u32 });
     }
 
     fn sample(&mut self, logits: BufferId) {

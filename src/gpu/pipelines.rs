@@ -80,6 +80,9 @@ pub(crate) enum Kernel {
     Attention,
     AttentionMerge(Output),
     GatedActivation(Output),
+    DeltaPrepare,
+    DeltaRule { size: u32 },
+    GatedNorm(Output),
     Sample,
     SampleAdjust,
     SampleFilter,
@@ -113,6 +116,9 @@ const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
 const GATED_ACTIVATION: &str = include_str!("../../shaders/gated_activation.wgsl");
+const DELTA_PREPARE: &str = include_str!("../../shaders/delta_prepare.wgsl");
+const DELTA_RULE: &str = include_str!("../../shaders/delta_rule.wgsl");
+const GATED_NORM: &str = include_str!("../../shaders/gated_norm.wgsl");
 const SAMPLE: &str = include_str!("../../shaders/sample.wgsl");
 const SAMPLE_ADJUST: &str = include_str!("../../shaders/sample_adjust.wgsl");
 const SAMPLE_FILTER: &str = include_str!("../../shaders/sample_filter.wgsl");
@@ -149,12 +155,14 @@ impl Kernel {
     pub(crate) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
-        all.extend([Kernel::StreamRead, Kernel::Empty]);
+        all.extend([Kernel::StreamRead, Kernel::Empty, Kernel::DeltaPrepare]);
+        // The sizes of heads that a plan may have.
+        all.extend((32..=256).step_by(32).map(|size| Kernel::DeltaRule { size }));
         for output in Output::ALL {
             all.push(Kernel::RmsNorm(output));
         }
         for output in [Output::F32, Output::Q8] {
-            all.extend([Kernel::AttentionMerge(output), Kernel::GatedActivation(output)]);
+            all.extend([Kernel::AttentionMerge(output), Kernel::GatedActivation(output), Kernel::GatedNorm(output)]);
         }
         for kind in QuantType::ALL {
             all.push(Kernel::Embed(kind));
@@ -175,6 +183,9 @@ impl Kernel {
             Kernel::Attention => "attention",
             Kernel::AttentionMerge(_) => "attention_merge",
             Kernel::GatedActivation(_) => "gated_activation",
+            Kernel::DeltaPrepare => "delta_prepare",
+            Kernel::DeltaRule { .. } => "delta_rule",
+            Kernel::GatedNorm(_) => "gated_norm",
             Kernel::Sample => "sample",
             Kernel::SampleAdjust => "sample_adjust",
             Kernel::SampleFilter => "sample_filter",
@@ -191,9 +202,11 @@ impl Kernel {
         match self {
             Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
             Kernel::MatMul { kind, tile, form } => format!("{stem}_{}_{kind:?}_x{tile}", form.name()).to_lowercase(),
-            Kernel::RmsNorm(output) | Kernel::AttentionMerge(output) | Kernel::GatedActivation(output) => {
-                format!("{stem}_{}", output.name())
-            }
+            Kernel::DeltaRule { size } => format!("{stem}_{size}"),
+            Kernel::RmsNorm(output)
+            | Kernel::AttentionMerge(output)
+            | Kernel::GatedActivation(output)
+            | Kernel::GatedNorm(output) => format!("{stem}_{}", output.name()),
             _ => stem.into(),
         }
     }
@@ -218,6 +231,12 @@ impl Kernel {
                 [EXACT, STATE, RUNNING, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
             }
             Kernel::GatedActivation(output) => [EXACT, STATE, RUNNING, output.source(), GATED_ACTIVATION].concat(),
+            Kernel::DeltaPrepare => [EXACT, TREE256, STATE, RUNNING, POSITION, DELTA_PREPARE].concat(),
+            Kernel::DeltaRule { size } => {
+                let size = format!("const SIZE: u32 = {size}u;\n");
+                [&size, EXACT, STATE, RUNNING, POSITION, DELTA_RULE].concat()
+            }
+            Kernel::GatedNorm(output) => [EXACT, TREE256, STATE, RUNNING, output.source(), GATED_NORM].concat(),
             Kernel::Sample => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, SAMPLE].concat(),
             Kernel::SampleAdjust => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, SAMPLE_ADJUST].concat(),
             Kernel::SampleFilter => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, KEPT, SAMPLE_FILTER].concat(),

@@ -151,6 +151,11 @@ impl DeltaHeads {
         }
     }
 
+    /// What queries of unit length are multiplied by: `size^-0.5`.
+    pub fn query_scale(self) -> f32 {
+        libm::pow(self.size as f64, -0.5) as f32
+    }
+
     /// f32 values of the states, `[n_value_heads, size, size]`: a column of a state is contiguous.
     pub fn states_len(self) -> usize {
         self.n_value_heads * self.size * self.size

@@ -81,16 +81,15 @@ fn delta_heads(keys: &Keys<'_>, order: HeadOrder) -> Result<DeltaHeads> {
 /// Which layers are recurrent: the file's list, or all but every `full_attention_interval`-th.
 fn recurrent_layers(keys: &Keys<'_>, cx: Context<'_>) -> Result<Vec<bool>> {
     let (n, n_drafts) = (cx.config.n_layers, cx.config.n_draft_layers);
-    let listed: Vec<bool> = keys.meta.opt_bools(&keys.name("attention.recurrent_layers"))?.into_iter().flatten().collect();
-    if !listed.is_empty() {
-        if listed.len() != n + n_drafts {
-            return Err(Error::BadValue {
-                key: keys.name("attention.recurrent_layers"),
-                found: format!("{} values", listed.len()),
-                expected: format!("{} values", n + n_drafts),
-            });
+    let key = keys.name("attention.recurrent_layers");
+    if let Some(listed) = keys.meta.opt_array(&key)?.filter(|listed| !listed.is_empty()) {
+        let integers = || Some(listed.u32s()?.map(|v| v != 0).collect::<Vec<_>>());
+        let flags = listed.bools().map(Iterator::collect).or_else(integers).unwrap_or_default();
+        if flags.len() != n + n_drafts {
+            let (found, expected) = (format!("{} flags", flags.len()), format!("{} flags", n + n_drafts));
+            return Err(Error::BadValue { key, found, expected });
         }
-        return Ok(listed[..n].to_vec());
+        return Ok(flags[..n].to_vec());
     }
     let every = match keys.opt("full_attention_interval")? {
         None => ATTENTION_EVERY,
