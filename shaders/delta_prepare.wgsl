@@ -25,7 +25,7 @@ const SMALLEST: u32 = 0x33800000u;
 // [n_value_heads] each
 @group(0) @binding(4) var<storage, read> dt_bias: array<f32>;
 @group(0) @binding(5) var<storage, read> rate: array<f32>;
-// [kernel - 1, n_channels]: position p is row p mod (kernel - 1)
+// [slots, kernel - 1, n_channels]: position p is row p mod (kernel - 1)
 @group(0) @binding(6) var<storage, read> ring: array<f32>;
 // [rows, n_channels + 2 n_value_heads]
 @group(0) @binding(7) var<storage, read_write> prepared: array<f32>;
@@ -42,14 +42,15 @@ fn mixed_width() -> u32 {
     return n_channels() + params.n_value_heads * (params.size + 2u);
 }
 
-// A channel's input `back` rows before `row`; there are none before position 0.
+// A channel's input `back` positions before that of `row`; there are none before position 0.
 fn input(row: u32, channel: u32, back: u32) -> f32 {
     let position = row_position(row);
-    if back <= row {
+    if back <= select(0u, row, batch.chunk == 1u) {
         return mixed[(row - back) * mixed_width() + channel];
     }
     if back <= position {
-        return ring[(position - back) % (params.kernel - 1u) * n_channels() + channel];
+        let kept = params.kernel - 1u;
+        return ring[(row_slot(row) * kept + (position - back) % kept) * n_channels() + channel];
     }
     return 0.0;
 }
@@ -75,10 +76,10 @@ fn prepare_gate(row: u32, head: u32) {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    let row = group.y;
+    if row_done(row) {
         return;
     }
-    let row = group.y;
     if group.x == 2u * params.n_key_heads + params.n_value_heads {
         for (var head = lane; head < params.n_value_heads; head += LANES) {
             prepare_gate(row, head);

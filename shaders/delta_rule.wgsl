@@ -1,6 +1,6 @@
 // The gated delta rule, row after row: M = g M, delta = beta (v - M k), M = M + delta k, out = M q. A workgroup has COLUMNS columns of one
 // value head's state; eight lanes share a column, lane j of them its values i = j mod 8. All workgroups together keep the rows' inputs in
-// the ring. Grid: [n_value_heads SIZE / COLUMNS, rows, 1], of which the workgroups of row 0 do the work.
+// the ring. Grid: [n_value_heads SIZE / COLUMNS, 1, sequences].
 struct Params {
     zero: u32,
     n_key_heads: u32,
@@ -20,9 +20,9 @@ const VALUES: u32 = SIZE / PARTS;
 @group(0) @binding(2) var<storage, read> mixed: array<f32>;
 // [rows, n_channels + 2 n_value_heads]
 @group(0) @binding(3) var<storage, read> prepared: array<f32>;
-// [n_value_heads, SIZE, SIZE], a column contiguous
+// [slots, n_value_heads, SIZE, SIZE], a column contiguous
 @group(0) @binding(4) var<storage, read_write> states: array<f32>;
-// [kernel - 1, n_channels]: position p is row p mod (kernel - 1)
+// [slots, kernel - 1, n_channels]: position p is row p mod (kernel - 1)
 @group(0) @binding(5) var<storage, read_write> ring: array<f32>;
 // [rows, n_value_heads SIZE]
 @group(0) @binding(6) var<storage, read_write> out: array<f32>;
@@ -44,12 +44,14 @@ fn key_head(head: u32) -> u32 {
 }
 
 // Keeps the inputs of the last rows.
-fn fill_ring(first: u32, step: u32, n_rows: u32) {
+fn fill_ring(first: u32, step: u32, first_row: u32, n_rows: u32) {
     let kept = params.kernel - 1u;
     let mixed_width = n_channels() + params.n_value_heads * (SIZE + 2u);
     for (var channel = first; channel < n_channels(); channel += step) {
-        for (var row = n_rows - min(n_rows, kept); row < n_rows; row += 1u) {
-            ring[row_position(row) % kept * n_channels() + channel] = mixed[row * mixed_width + channel];
+        for (var r = n_rows - min(n_rows, kept); r < n_rows; r += 1u) {
+            let row = first_row + r;
+            let at = (row_slot(row) * kept + row_position(row) % kept) * n_channels() + channel;
+            ring[at] = mixed[row * mixed_width + channel];
         }
     }
 }
@@ -72,25 +74,28 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    if state.done != 0u || group.y != 0u {
+    // A sequence has one row, or all of them.
+    let first_row = group.z;
+    let n_rows = select(1u, batch.n_rows, batch.chunk == 1u);
+    if row_done(first_row) {
         return;
     }
-    let n_rows = groups.y;
-    fill_ring(group.x * LANES + lane, groups.x * LANES, n_rows);
+    fill_ring(group.x * LANES + lane, groups.x * LANES, first_row, n_rows);
 
     let head = group.x / (SIZE / COLUMNS);
     let column = group.x % (SIZE / COLUMNS) * COLUMNS + lane / PARTS;
     let part = lane % PARTS;
-    let state_at = (head * SIZE + column) * SIZE + part;
+    let state_at = ((row_slot(first_row) * params.n_value_heads + head) * SIZE + column) * SIZE + part;
     var values: array<f32, VALUES>;
     for (var i = 0u; i < VALUES; i += 1u) {
         values[i] = 0.0;
-        if row_position(0u) != 0u {
+        if row_position(first_row) != 0u {
             values[i] = states[state_at + PARTS * i];
         }
     }
     let prepared_width = n_channels() + 2u * params.n_value_heads;
-    for (var row = 0u; row < n_rows; row += 1u) {
+    for (var r = 0u; r < n_rows; r += 1u) {
+        let row = first_row + r;
         let start = row * prepared_width;
         if lane < SIZE {
             query[lane] = prepared[start + key_head(head) * SIZE + lane];

@@ -26,7 +26,7 @@ const LANES: u32 = 256u;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if state.done != 0u {
+    if row_done(group.y) {
         return;
     }
     let start = group.y * params.width + group.x * params.size;

@@ -13,14 +13,14 @@ use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
 use super::pool::Pool;
 use super::quantise::Q8Rows;
-use super::recurrent::Recurrent;
+use super::recurrent::{LayerStates, Recurrent};
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
 use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
     Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
-    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, forward_rows,
+    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, forward_rows,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
@@ -152,6 +152,15 @@ struct Rows<'a> {
     places: &'a [Place],
 }
 
+impl Rows<'_> {
+    /// The first row of the sequence that row `r` belongs to, and where it stands.
+    fn first_of_sequence(self, r: usize) -> (usize, Place) {
+        let slot = self.places[r].slot;
+        let first = if self.places[0].slot == slot { 0 } else { r };
+        (first, self.places[first])
+    }
+}
+
 /// Where a row stands.
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -167,7 +176,7 @@ struct Machine {
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
     /// By recurrent layer.
-    recurrent: Vec<Recurrent>,
+    recurrent: Vec<LayerStates>,
     pool: Arc<Pool>,
     tables: BlockTables,
     /// Bits of the magnitude from which the guard trips, and its word by slot.
@@ -201,7 +210,8 @@ impl CpuBackend {
         plan.check_weights(|id| weights.has(id))?;
         let ropes = plan.ropes.iter().map(|table| table.values(capacity.n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
-        let recurrent = plan.recurrent.iter().map(|heads| Recurrent::new(*heads)).collect();
+        let recurrent = plan.recurrent.iter().map(|heads| LayerStates::new(*heads, capacity.slots, capacity.snapshots));
+        let recurrent = recurrent.collect();
         let (pool, watch) = (Arc::new(Pool::new(threads)), Stopwatch::new(&plan));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         let limit = f32::INFINITY.to_bits();
@@ -449,22 +459,33 @@ impl Machine {
                 });
             }
             Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } => {
-                let (weights, pool, before) = (&self.weights, &self.pool, &self.recurrent[state]);
+                let layer = &mut self.recurrent[state];
+                rows.places.iter().for_each(|place| layer.reserve(place.slot));
+                let (weights, pool, layer) = (&self.weights, &self.pool, &self.recurrent[state]);
                 let [conv, dt_bias, rate] = [conv, dt_bias, rate].map(|id| weights.vector(id));
                 let prepare = DeltaPrepare { heads, conv, dt_bias, rate, eps };
                 buffers.produce(out, false, |buffers, out| {
                     let mixed = buffers.get(mixed).f32();
                     pool.for_chunks(out, heads.prepared_width(), |r, out| {
-                        prepare.row(mixed, r, position, before, out);
+                        let (first, place) = rows.first_of_sequence(r);
+                        let (mixed, before) = (&mixed[first * heads.mixed_width()..], layer.slot(place.slot));
+                        prepare.row(mixed, r - first, place.position, before, out);
                     });
                 });
             }
             Op::DeltaRule { mixed, prepared, out, heads, state } => {
-                let (pool, recurrent) = (&self.pool, &mut self.recurrent[state]);
-                recurrent.begin(buffers.get(mixed).f32(), heads, position);
+                let (pool, layer) = (&self.pool, &mut self.recurrent[state]);
                 buffers.produce(out, false, |buffers, out| {
-                    let prepared = buffers.get(prepared).f32();
-                    delta_rules(prepared, heads, recurrent, out, pool);
+                    let (mixed, prepared) = (buffers.get(mixed).f32(), buffers.get(prepared).f32());
+                    let mut first = 0;
+                    for places in rows.places.chunk_by(|a, b| a.slot == b.slot) {
+                        let part = |width: usize| first * width..(first + places.len()) * width;
+                        let recurrent = layer.slot_mut(places[0].slot);
+                        recurrent.begin(&mixed[part(heads.mixed_width())], heads, places[0].position);
+                        let out = &mut out[part(heads.values_width())];
+                        delta_rules(&prepared[part(heads.prepared_width())], heads, recurrent, out, pool);
+                        first += places.len();
+                    }
                 });
             }
             Op::GatedNorm { x, mixed, weight, out, eps, heads } => {
@@ -603,6 +624,46 @@ impl Backend for CpuBackend {
             for out in [keys, values] {
                 let (here, after) = rest.split_at(size_of_val(out));
                 bytemuck::cast_slice_mut::<u16, u8>(out).copy_from_slice(here);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    fn save_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.capacity)?;
+        self.machine.recurrent.iter_mut().for_each(|layer| layer.save(slot, snapshot));
+        Ok(())
+    }
+
+    fn load_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.capacity)?;
+        self.machine.recurrent.iter_mut().for_each(|layer| layer.load(slot, snapshot));
+        Ok(())
+    }
+
+    async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>> {
+        check_snapshot(snapshot, self.capacity)?;
+        let mut bytes = Vec::new();
+        for layer in &mut self.machine.recurrent {
+            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
+            bytes.extend_from_slice(bytemuck::cast_slice(states));
+            bytes.extend_from_slice(bytemuck::cast_slice(ring));
+        }
+        Ok(bytes)
+    }
+
+    fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()> {
+        check_snapshot(snapshot, self.capacity)?;
+        check_state_bytes(&self.machine.plan, bytes)?;
+        let mut rest = bytes;
+        for layer in &mut self.machine.recurrent {
+            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
+            for out in [states, ring] {
+                let (here, after) = rest.split_at(size_of_val(&out[..]));
+                bytemuck::cast_slice_mut::<f32, u8>(out).copy_from_slice(here);
                 rest = after;
             }
         }

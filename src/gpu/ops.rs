@@ -137,13 +137,15 @@ pub(crate) struct Spread {
     pub(crate) tile: u32,
     /// Chunks of a unit of attention.
     pub(crate) chunks_per_unit: usize,
+    /// Whether the rows are those of one sequence.
+    pub(crate) is_chunk: bool,
 }
 
 impl Spread {
     /// Of a chunk of a prompt: a unit is a group, so that partial results stay small.
-    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP };
+    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP, is_chunk: true };
     /// Of one row: every chunk is a unit, so that chunks run side by side.
-    pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1 };
+    pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1, is_chunk: false };
 
     /// Of a step of `rows` sequences, in an instance with room for `max_rows`: units as small as partial results of a reasonable size allow.
     pub(crate) fn of_batch(rows: usize, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
@@ -153,7 +155,7 @@ impl Spread {
         let tile = TILES.into_iter().find(|tile| *tile as usize >= rows).unwrap_or(PREFILL_TILE);
         let fits = |per_unit: &usize| partials_bytes(ops, max_rows, n_ctx, *per_unit) <= MAX_PARTIALS_BYTES;
         let mut sizes = (0..).map(|i| 1 << i).take_while(|size| *size < CHUNKS_PER_GROUP);
-        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP) }
+        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP), is_chunk: false }
     }
 }
 
@@ -553,7 +555,8 @@ impl<'a> Lowering<'a> {
             (5, recurrent.ring.clone()),
             (6, self.buffer(out).f32().clone()),
         ];
-        let grid = Grid::Rows { x: heads.values_width().div_ceil(DELTA_COLUMNS) as u32 };
+        let x = (heads.values_width() / DELTA_COLUMNS) as u32;
+        let grid = Grid::Tiles { x, y: 1, tile: if self.spread.is_chunk { u32::MAX } else { 1 } };
         self.push(Kernel::DeltaRule { size: heads.size as u32 }, params, bindings, grid);
     }
 

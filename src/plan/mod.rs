@@ -116,6 +116,11 @@ impl Plan {
         self.layers.iter().map(|layer| 2 * 2 * layer.page_len()).sum()
     }
 
+    /// Bytes of one sequence's recurrent states: every layer's states and ring.
+    pub fn state_bytes(&self) -> usize {
+        self.recurrent.iter().map(|heads| 4 * (heads.states_len() + heads.ring_len())).sum()
+    }
+
     /// The shape of a buffer.
     pub fn shape(&self, id: BufferId) -> Shape {
         self.buffers[id.0 as usize]

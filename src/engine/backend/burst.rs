@@ -204,6 +204,22 @@ pub(crate) fn check_page_bytes(plan: &Plan, bytes: &[u8]) -> Result<()> {
     }
 }
 
+/// Checks that there is such a snapshot.
+pub(crate) fn check_snapshot(snapshot: usize, capacity: Capacity) -> Result<()> {
+    match snapshot < capacity.snapshots {
+        true => Ok(()),
+        false => bad("snapshot", snapshot, "below the number of snapshots"),
+    }
+}
+
+/// Checks the size of a snapshot.
+pub(crate) fn check_state_bytes(plan: &Plan, bytes: &[u8]) -> Result<()> {
+    match bytes.len() == plan.state_bytes() {
+        true => Ok(()),
+        false => bad("bytes of a snapshot", bytes.len(), "states and ring of every recurrent layer"),
+    }
+}
+
 /// Most ids that end a row on the device.
 pub const MAX_STOP_IDS: usize = 64;
 /// Bits of a result word that hold the token id.
