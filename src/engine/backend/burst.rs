@@ -258,6 +258,11 @@ pub(crate) fn only(drawn: Vec<Drawn>) -> Drawn {
 const NOT_RUN: u32 = 255;
 
 impl Drawn {
+    /// Whether every token that was fed led to one that was drawn.
+    pub(crate) fn is_whole(&self) -> bool {
+        !matches!(self.end, Some(RowEnd::Guard | RowEnd::NoCandidate))
+    }
+
     /// Reads a row's result words: a token id in the low 24 bits, and above it why the row ended with the step, 0 where it goes on.
     pub(crate) fn from_words(words: impl IntoIterator<Item = u32>) -> Self {
         let mut drawn = Drawn::default();
