@@ -4,6 +4,7 @@
 mod attention;
 mod bench;
 mod elementwise;
+mod experts;
 mod matrix;
 mod sample;
 
@@ -45,6 +46,7 @@ pub async fn run_case_tables(gpu: &Gpu) -> Result<Vec<CaseResult>> {
     let mut results = Vec::new();
     elementwise::run(gpu, &mut results).await?;
     matrix::run(gpu, &mut results).await?;
+    experts::run(gpu, &mut results).await?;
     attention::run(gpu, &mut results).await?;
     sample::run(gpu, &mut results).await?;
     Ok(results)
