@@ -171,7 +171,7 @@ async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)>
     };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
-    let exact = selftest::run(&gpu, &kinds).await?.exact;
+    let exact = selftest::run(&gpu, &kinds, model.config.experts.is_some()).await?.exact;
     Ok((gpu, exact))
 }
 
