@@ -312,6 +312,7 @@ fn micro_models() -> Vec<(String, MicroModel)> {
             "qwen3-untied-Q4_1".to_string(),
             MicroModel { d: 192, n_heads: 6, head_dim: 128, tied: false, ..MicroModel::qwen3(QuantType::Q4_1) },
         ),
+        ("qwen35moe-Q4_0".to_string(), MicroModel::qwen35moe(QuantType::Q4_0)),
         ("qwen35-deep-Q4_0".to_string(), MicroModel::qwen35(QuantType::Q4_0)),
         // Three value heads a key head, heads of 64, attention every second layer, a convolution of two.
         (
@@ -327,11 +328,12 @@ fn micro_models() -> Vec<(String, MicroModel)> {
         ),
     ];
     for kind in QuantType::ALL {
-        let qwen3 = MicroModel::qwen3(kind);
+        let (llama, gemma3) = (MicroModel::llama(kind), MicroModel::gemma3(kind));
         // One delta net: each makes int8's rounding count for about twice as much.
         let delta = DeltaNet { attention_every: 2, ..MicroModel::qwen35(kind).delta };
         let qwen35 = MicroModel { n_layers: 2, delta, ..MicroModel::qwen35(kind) };
-        for model in [MicroModel::llama(kind), MicroModel::gemma3(kind), qwen3, qwen35] {
+        let qwen3next = MicroModel { n_layers: 2, delta, ..MicroModel::qwen3next(kind) };
+        for model in [llama, gemma3, MicroModel::qwen3(kind), MicroModel::qwen3moe(kind), qwen35, qwen3next] {
             models.push((format!("{}-{kind:?}", model.arch.name()), model));
         }
     }

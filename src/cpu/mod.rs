@@ -2,10 +2,13 @@
 
 pub mod attention;
 pub mod backend;
+pub mod combine_experts;
 pub mod delta_prepare;
 pub mod delta_rule;
 mod dot;
+pub mod expert_matmul;
 pub mod gated_activation;
+pub mod gated_add;
 pub mod gated_norm;
 pub mod kv;
 pub mod matmul;
@@ -15,5 +18,6 @@ pub mod quantise;
 pub mod recurrent;
 pub mod rms_norm;
 pub mod rope_append;
+pub mod route;
 mod timing;
 mod weights;

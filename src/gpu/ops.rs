@@ -1,5 +1,8 @@
 //! Turns the operations of a plan into steps: kernels, parameters, bindings.
 
+mod delta_net;
+mod experts;
+
 use bytemuck::{Pod, bytes_of};
 
 use super::buffers::{Allocator, STORAGE, UNIFORM};
@@ -12,9 +15,8 @@ use super::sequence::Sequence;
 use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
-use crate::plan::{
-    Activation, BufferId, CHUNKS_PER_GROUP, DeltaHeads, HeadOrder, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId,
-};
+use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
+use crate::quant::PlaneLayout;
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
@@ -23,31 +25,30 @@ const MATMUL_LANES: usize = 256;
 const SERIAL_LANES: usize = 64;
 /// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
 const MAX_HEAD_DIM: usize = 256;
-/// Columns of a state one workgroup advances: `COLUMNS` of `delta_rule.wgsl`.
-const DELTA_COLUMNS: usize = 32;
 /// Query heads of one attention workgroup: `HEADS` of the shader.
 const HEADS_A_GROUP: usize = 4;
 
 /// A buffer of the plan on the device.
 #[derive(Debug, Clone)]
 pub(crate) enum PlanBuffer {
-    /// `[rows, width]`
-    F32 { width: usize, values: wgpu::Buffer },
-    /// int8 blocks and their scales and sums.
-    Q8 { width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
+    /// `[rows, vectors, width]`
+    F32 { vectors: usize, width: usize, values: wgpu::Buffer },
+    /// int8 blocks and their scales and sums, vector by vector.
+    Q8 { vectors: usize, width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
 }
 
 impl PlanBuffer {
     fn new(allocator: &mut Allocator, shape: Shape, rows: usize) -> Self {
         match shape {
-            Shape::F32 { width } => {
-                PlanBuffer::F32 { width, values: allocator.buffer("activations", (rows * width * 4) as u64, STORAGE) }
+            Shape::F32 { vectors, width } => {
+                let values = allocator.buffer("activations", (rows * vectors * width * 4) as u64, STORAGE);
+                PlanBuffer::F32 { vectors, width, values }
             }
-            Shape::Q8 { width } => {
-                let places = rows * Segments::of(width).places();
+            Shape::Q8 { vectors, width } => {
+                let places = rows * vectors * Segments::of(width).places();
                 let q = allocator.buffer("activations", (places * 32) as u64, STORAGE);
                 let s = allocator.buffer("activations", (places * 8) as u64, STORAGE);
-                PlanBuffer::Q8 { width, q, s }
+                PlanBuffer::Q8 { vectors, width, q, s }
             }
         }
     }
@@ -62,12 +63,20 @@ impl PlanBuffer {
 
     /// Bytes of a row of an f32 buffer.
     pub(crate) fn row_bytes(&self) -> u64 {
-        4 * self.width() as u64
+        4 * (self.vectors() * self.width()) as u64
     }
 
+    /// Values a vector.
     fn width(&self) -> usize {
         match self {
             PlanBuffer::F32 { width, .. } | PlanBuffer::Q8 { width, .. } => *width,
+        }
+    }
+
+    /// Vectors a row.
+    fn vectors(&self) -> usize {
+        match self {
+            PlanBuffer::F32 { vectors, .. } | PlanBuffer::Q8 { vectors, .. } => *vectors,
         }
     }
 
@@ -81,7 +90,15 @@ impl PlanBuffer {
         }
     }
 
-    /// Segments of a row's blocks and blocks a segment; only int8 outputs have a use for them.
+    /// Bindings 4 and 5 of a product with it.
+    fn factor(&self) -> Vec<(u32, wgpu::Buffer)> {
+        match self {
+            PlanBuffer::F32 { values, .. } => vec![(4, values.clone())],
+            PlanBuffer::Q8 { q, s, .. } => vec![(4, q.clone()), (5, s.clone())],
+        }
+    }
+
+    /// Segments of a vector's blocks and blocks a segment; only int8 outputs have a use for them.
     fn segments(&self) -> (u32, u32) {
         match self {
             PlanBuffer::F32 { .. } => (1, 1),
@@ -276,6 +293,10 @@ impl<'a> Lowering<'a> {
             Op::DeltaPrepare { .. } => self.delta_prepare(op),
             Op::DeltaRule { mixed, prepared, out, heads, state } => self.delta_rule(mixed, prepared, out, heads, state),
             Op::GatedNorm { .. } => self.gated_norm(op),
+            Op::GatedAdd { y, gate, out } => self.gated_add(y, gate, out),
+            Op::Route { logits, out } => self.route(logits, out),
+            Op::ExpertMatMul { .. } => self.expert_matmul(op),
+            Op::CombineExperts { y, route, out } => self.combine_experts(y, route, out),
             Op::Sample { logits } => self.sample(logits),
         }
         Ok(())
@@ -352,10 +373,7 @@ impl<'a> Lowering<'a> {
         let layout = &matrix.layout;
         let (tile, form) = (self.spread.tile, self.form);
         let by_slot = u32::from(self.in_head && out_id == self.plan.logits);
-        let rows_a_group = match form {
-            MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
-            MatMulForm::Serial => SERIAL_LANES,
-        };
+        let rows_a_group = rows_a_group(form, layout);
         let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
@@ -386,10 +404,7 @@ impl<'a> Lowering<'a> {
                 (3, part.planes.clone()),
                 (10, out.f32().clone()),
             ];
-            match &x {
-                PlanBuffer::F32 { values, .. } => bindings.push((4, values.clone())),
-                PlanBuffer::Q8 { q, s, .. } => bindings.extend([(4, q.clone()), (5, s.clone())]),
-            }
+            bindings.extend(x.factor());
             let grid = Grid::tiles(part.rows.div_ceil(rows_a_group) as u32, tile);
             self.push(Kernel::MatMul { kind: layout.kind, tile, form }, params, bindings, grid);
         }
@@ -496,6 +511,7 @@ impl<'a> Lowering<'a> {
         let (segments, segment_len) = out.segments();
         let params = params::GatedActivation {
             zero: 0,
+            vectors: out.vectors() as u32,
             width: out.width() as u32,
             segments,
             segment_len,
@@ -506,91 +522,22 @@ impl<'a> Lowering<'a> {
         };
         let (output, mut bindings) = out.output(false);
         bindings.extend([(1, self.sequence.state.clone()), (2, self.buffer(gate_up).f32().clone())]);
-        let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
+        let grid = Grid::Vectors { x: out.width().div_ceil(256) as u32, vectors: out.vectors() as u32 };
         self.push(Kernel::GatedActivation(output), params, bindings, grid);
-    }
-
-    fn delta_prepare(&mut self, op: &Op) {
-        let Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } = *op else {
-            unreachable!("called for this operation");
-        };
-        let params = params::DeltaPrepare {
-            zero: 0,
-            n_key_heads: heads.n_key_heads as u32,
-            n_value_heads: heads.n_value_heads as u32,
-            size: heads.size as u32,
-            kernel: heads.kernel as u32,
-            grouped: u32::from(heads.order == HeadOrder::Grouped),
-            eps,
-            query_scale: heads.query_scale(),
-        };
-        let vector = |id| self.weights.vector(id).clone();
-        let bindings = vec![
-            (1, self.sequence.state.clone()),
-            (2, self.buffer(mixed).f32().clone()),
-            (3, vector(conv)),
-            (4, vector(dt_bias)),
-            (5, vector(rate)),
-            (6, self.sequence.recurrent[state].ring.clone()),
-            (7, self.buffer(out).f32().clone()),
-        ];
-        let grid = Grid::Rows { x: (2 * heads.n_key_heads + heads.n_value_heads + 1) as u32 };
-        self.push(Kernel::DeltaPrepare, params, bindings, grid);
-    }
-
-    fn delta_rule(&mut self, mixed: BufferId, prepared: BufferId, out: BufferId, heads: DeltaHeads, state: usize) {
-        let params = params::DeltaRule {
-            zero: 0,
-            n_key_heads: heads.n_key_heads as u32,
-            n_value_heads: heads.n_value_heads as u32,
-            kernel: heads.kernel as u32,
-            grouped: u32::from(heads.order == HeadOrder::Grouped),
-        };
-        let recurrent = &self.sequence.recurrent[state];
-        let bindings = vec![
-            (1, self.sequence.state.clone()),
-            (2, self.buffer(mixed).f32().clone()),
-            (3, self.buffer(prepared).f32().clone()),
-            (4, recurrent.states.clone()),
-            (5, recurrent.ring.clone()),
-            (6, self.buffer(out).f32().clone()),
-        ];
-        let x = (heads.values_width() / DELTA_COLUMNS) as u32;
-        let grid = Grid::Tiles { x, y: 1, tile: if self.spread.is_chunk { u32::MAX } else { 1 } };
-        self.push(Kernel::DeltaRule { size: heads.size as u32 }, params, bindings, grid);
-    }
-
-    fn gated_norm(&mut self, op: &Op) {
-        let Op::GatedNorm { x, mixed, weight, out, eps, heads } = *op else {
-            unreachable!("called for this operation");
-        };
-        let out = self.buffer(out);
-        let (segments, segment_len) = out.segments();
-        let params = params::GatedNorm {
-            zero: 0,
-            width: out.width() as u32,
-            segments,
-            segment_len,
-            size: heads.size as u32,
-            mixed_width: heads.mixed_width() as u32,
-            gates_at: heads.n_channels() as u32,
-            eps,
-            inverse_size: 1.0 / heads.size as f32,
-        };
-        let (output, mut bindings) = out.output(false);
-        bindings.extend([
-            (1, self.sequence.state.clone()),
-            (2, self.buffer(x).f32().clone()),
-            (3, self.buffer(mixed).f32().clone()),
-            (4, self.weights.vector(weight).clone()),
-        ]);
-        self.push(Kernel::GatedNorm(output), params, bindings, Grid::Rows { x: heads.n_value_heads as u32 });
     }
 
     fn sample(&mut self, logits: BufferId) {
         let (sequence, n_vocab, logits) = (self.sequence, self.plan.n_vocab, self.buffer(logits));
         let bound = Bound { sequence, n_vocab, logits: logits.f32() };
         self.drafts.extend(bound.plain());
+    }
+}
+
+/// Rows of a weight one matmul workgroup computes.
+fn rows_a_group(form: MatMulForm, layout: &PlaneLayout) -> usize {
+    match form {
+        MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
+        MatMulForm::Serial => SERIAL_LANES,
     }
 }
 
@@ -606,7 +553,7 @@ struct PlaneParams {
 }
 
 impl PlaneParams {
-    fn of(layout: &crate::quant::PlaneLayout, part: &Part) -> Self {
+    fn of(layout: &PlaneLayout, part: &Part) -> Self {
         let [high, scales, supers] = plane_offsets(layout, part.rows).map(|bytes| bytes as u32 / 4);
         PlaneParams {
             quants_stride: layout.quants_stride as u32 / 16,

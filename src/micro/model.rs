@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::blocks::push_row;
+use super::hybrid::DeltaNet;
 use super::rng::Rng;
 use super::tokenizer::{MIN_VOCAB, add_tokenizer};
 use super::writer::Writer;
@@ -20,33 +21,14 @@ pub enum Arch {
     Gemma3,
     /// Qwen 3, dense.
     Qwen3,
+    /// Qwen 3, mixture of experts.
+    Qwen3Moe,
+    /// Qwen 3 Next: gated delta nets, gated attention, mixture of experts with a shared one.
+    Qwen3Next,
     /// Qwen 3.5, dense: gated delta nets and gated attention.
     Qwen35,
-}
-
-/// Sizes of the gated delta net layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeltaNet {
-    /// Every which layer attends instead.
-    pub attention_every: usize,
-    /// Heads of queries and of keys.
-    pub n_key_heads: usize,
-    /// Heads of values.
-    pub n_value_heads: usize,
-    /// Width of a head.
-    pub size: usize,
-    /// Width of the convolution.
-    pub kernel: usize,
-}
-
-impl DeltaNet {
-    fn values(self) -> usize {
-        self.n_value_heads * self.size
-    }
-
-    fn channels(self) -> usize {
-        2 * self.n_key_heads * self.size + self.values()
-    }
+    /// Qwen 3.5, mixture of experts.
+    Qwen35Moe,
 }
 
 impl Arch {
@@ -56,7 +38,10 @@ impl Arch {
             Self::Llama => "llama",
             Self::Gemma3 => "gemma3",
             Self::Qwen3 => "qwen3",
+            Self::Qwen3Moe => "qwen3moe",
+            Self::Qwen3Next => "qwen3next",
             Self::Qwen35 => "qwen35",
+            Self::Qwen35Moe => "qwen35moe",
         }
     }
 }
@@ -81,8 +66,12 @@ pub struct MicroModel {
     pub n_kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Width of the feed-forward layer.
+    /// Width of the feed-forward layer; of one expert where there are experts.
     pub ffn: usize,
+    /// Experts of a feed-forward layer; 0 for none.
+    pub n_experts: usize,
+    /// Experts that a token uses.
+    pub n_experts_used: usize,
     /// Tokens; fewer than the stub tokenizer needs (270) count as 270.
     pub vocab: usize,
     /// Longest context.
@@ -106,15 +95,15 @@ pub struct MicroModel {
 }
 
 /// One tensor: its name, its dimensions (row length first) and how it is filled.
-struct Tensor {
-    name: String,
-    dims: Vec<usize>,
-    kind: QuantType,
-    fill: Fill,
+pub(super) struct Tensor {
+    pub(super) name: String,
+    pub(super) dims: Vec<usize>,
+    pub(super) kind: QuantType,
+    pub(super) fill: Fill,
 }
 
 #[derive(Clone, Copy)]
-enum Fill {
+pub(super) enum Fill {
     /// Zero mean, deviation `1 / sqrt(row length)`.
     Matrix,
     /// Around 1.
@@ -188,7 +177,7 @@ impl MicroModel {
         }
         for layer in 0..self.n_layers {
             match self.arch {
-                Arch::Qwen35 => self.push_hybrid_layer(layer, &mut list),
+                Arch::Qwen3Next | Arch::Qwen35 | Arch::Qwen35Moe => self.push_hybrid_layer(layer, &mut list),
                 _ => self.push_layer(layer, &mut list),
             }
         }
@@ -210,10 +199,8 @@ impl MicroModel {
             weight("attn_v", kv, self.d),
             weight("attn_output", self.d, q),
             norm(&name("ffn_norm"), self.d),
-            weight("ffn_gate", self.ffn, self.d),
-            weight("ffn_up", self.ffn, self.d),
-            weight("ffn_down", self.d, self.ffn),
         ]);
+        self.push_feed_forward(layer, list);
         if self.arch != Arch::Llama {
             list.extend([norm(&name("attn_q_norm"), self.head_dim), norm(&name("attn_k_norm"), self.head_dim)]);
         }
@@ -222,46 +209,24 @@ impl MicroModel {
         }
     }
 
-    /// A layer of gated attention or of a gated delta net.
-    fn push_hybrid_layer(&self, layer: usize, list: &mut Vec<Tensor>) {
+    /// A gated feed-forward part, or experts: `ffn` is the width of one.
+    pub(super) fn push_feed_forward(&self, layer: usize, list: &mut Vec<Tensor>) {
         let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
         let weight = |stem: &str, rows, k| matrix(&name(stem), rows, k, self.quant);
-        let (q, kv, delta) = (self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim, self.delta);
-        list.push(norm(&name("attn_norm"), self.d));
-        if (layer + 1) % delta.attention_every == 0 {
-            list.extend([
-                weight("attn_q", 2 * q, self.d),
-                weight("attn_k", kv, self.d),
-                weight("attn_v", kv, self.d),
-                weight("attn_output", self.d, q),
-                norm(&name("attn_q_norm"), self.head_dim),
-                norm(&name("attn_k_norm"), self.head_dim),
-            ]);
-        } else {
-            let uniform = |name: String, dims: Vec<usize>, low, high| Tensor {
-                name,
-                dims,
-                kind: QuantType::F32,
-                fill: Fill::Uniform(low, high),
-            };
-            let heads = vec![delta.n_value_heads];
-            list.extend([
-                weight("attn_qkv", delta.channels(), self.d),
-                weight("attn_gate", delta.values(), self.d),
-                weight("ssm_beta", delta.n_value_heads, self.d),
-                weight("ssm_alpha", delta.n_value_heads, self.d),
-                uniform(name("ssm_conv1d"), vec![delta.kernel, delta.channels()], -1.0, 1.0),
-                uniform(format!("blk.{layer}.ssm_dt.bias"), heads.clone(), -2.0, 2.0),
-                uniform(format!("blk.{layer}.ssm_a"), heads, -1.0, -0.01),
-                norm(&name("ssm_norm"), delta.size),
-                weight("ssm_out", self.d, delta.values()),
-            ]);
+        let (d, ffn, n_experts) = (self.d, self.ffn, self.n_experts);
+        if n_experts == 0 {
+            list.extend([weight("ffn_gate", ffn, d), weight("ffn_up", ffn, d), weight("ffn_down", d, ffn)]);
+            return;
         }
+        let experts = |stem: &str, rows, k| Tensor {
+            dims: vec![k, rows, n_experts],
+            ..matrix(&name(stem), n_experts * rows, k, self.quant)
+        };
         list.extend([
-            norm(&name("post_attention_norm"), self.d),
-            weight("ffn_gate", self.ffn, self.d),
-            weight("ffn_up", self.ffn, self.d),
-            weight("ffn_down", self.d, self.ffn),
+            matrix(&name("ffn_gate_inp"), n_experts, d, QuantType::F32),
+            experts("ffn_gate_exps", ffn, d),
+            experts("ffn_up_exps", ffn, d),
+            experts("ffn_down_exps", d, ffn),
         ]);
     }
 
@@ -275,7 +240,7 @@ impl MicroModel {
             ("block_count", self.n_layers),
             ("context_length", self.n_ctx),
             ("embedding_length", self.d),
-            ("feed_forward_length", self.ffn),
+            ("feed_forward_length", self.ffn * self.n_experts_used.max(1)),
             ("attention.head_count", self.n_heads),
             ("attention.head_count_kv", self.n_kv_heads),
             ("attention.key_length", self.head_dim),
@@ -292,23 +257,13 @@ impl MicroModel {
             }
             Arch::Gemma3 => w.u32("gemma3.attention.sliding_window", self.window as u32),
             Arch::Qwen3 => {}
-            Arch::Qwen35 => {
-                w.u32("qwen35.rope.dimension_count", self.n_rot as u32);
-                // Pairs by kind of position; all kinds are the same for text.
-                let thirds = self.n_rot as u32 / 6;
-                let sections = [self.n_rot as u32 / 2 - 2 * thirds, thirds, thirds, 0];
-                w.i32s("qwen35.rope.dimension_sections", &sections.map(|n| n as i32));
-                for (key, value) in [
-                    ("full_attention_interval", self.delta.attention_every),
-                    ("ssm.conv_kernel", self.delta.kernel),
-                    ("ssm.state_size", self.delta.size),
-                    ("ssm.group_count", self.delta.n_key_heads),
-                    ("ssm.time_step_rank", self.delta.n_value_heads),
-                    ("ssm.inner_size", self.delta.values()),
-                ] {
-                    w.u32(&format!("qwen35.{key}"), value as u32);
-                }
-            }
+            Arch::Qwen3Moe => {}
+            Arch::Qwen3Next | Arch::Qwen35 | Arch::Qwen35Moe => self.hybrid_metadata(&mut w),
+        }
+        if self.n_experts > 0 {
+            w.u32(&format!("{arch}.expert_count"), self.n_experts as u32);
+            w.u32(&format!("{arch}.expert_used_count"), self.n_experts_used as u32);
+            w.u32(&format!("{arch}.expert_feed_forward_length"), self.ffn as u32);
         }
         add_tokenizer(&mut w, self.n_vocab());
         w
@@ -341,7 +296,7 @@ impl Tensor {
     }
 }
 
-fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
+pub(super) fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
     Tensor { name: name.into(), dims: vec![k, rows], kind: fitting(kind, k), fill: Fill::Matrix }
 }
 
@@ -356,7 +311,7 @@ fn fitting(kind: QuantType, k: usize) -> QuantType {
     if k.is_multiple_of(kind.block_len()) { kind } else { smaller }
 }
 
-fn norm(name: &str, n: usize) -> Tensor {
+pub(super) fn norm(name: &str, n: usize) -> Tensor {
     Tensor { name: name.into(), dims: vec![n], kind: QuantType::F32, fill: Fill::Norm }
 }
 
@@ -374,10 +329,12 @@ mod tests {
         for quant in QuantType::ALL {
             let (llama, llama3) = (MicroModel::llama(quant), MicroModel::llama3(quant));
             let (smol, tiny, gemma3) = (MicroModel::smol(quant), MicroModel::tiny(quant), MicroModel::gemma3(quant));
-            for model in [llama, llama3, smol, tiny, gemma3, MicroModel::qwen3(quant)] {
+            let (qwen3, qwen3moe) = (MicroModel::qwen3(quant), MicroModel::qwen3moe(quant));
+            for model in [llama, llama3, smol, tiny, gemma3, qwen3, qwen3moe] {
                 let header = opened(&model).header;
                 assert_eq!(header.tensors().len(), model.tensors().len(), "{model:?}");
-                assert_eq!(header.require("blk.1.ffn_down.weight").expect("there").kind, fitting(quant, model.ffn));
+                let down = if model.n_experts > 0 { "blk.1.ffn_down_exps.weight" } else { "blk.1.ffn_down.weight" };
+                assert_eq!(header.require(down).expect("there").kind, fitting(quant, model.ffn));
                 assert_eq!(header.tensor("output.weight").is_none(), model.tied);
                 let tokens = header.metadata.strings("tokenizer.ggml.tokens").expect("a vocabulary").count();
                 assert_eq!(tokens, model.vocab);

@@ -1,6 +1,7 @@
 //! Ready-made descriptions: small ones for tests, and the shapes of real models for measurements.
 
-use super::model::{Arch, DeltaNet, MicroModel};
+use super::hybrid::DeltaNet;
+use super::model::{Arch, MicroModel};
 use crate::quant::QuantType;
 
 /// Sizes of a real model.
@@ -13,6 +14,8 @@ struct RealShape {
     n_kv_heads: usize,
     head_dim: usize,
     ffn: usize,
+    n_experts: usize,
+    n_experts_used: usize,
     vocab: usize,
     n_ctx: usize,
     tied: bool,
@@ -20,7 +23,7 @@ struct RealShape {
     rope_factor: Option<f32>,
 }
 
-const REAL_SHAPES: [RealShape; 6] = [
+const REAL_SHAPES: [RealShape; 7] = [
     RealShape {
         name: "smollm2-135m",
         arch: Arch::Llama,
@@ -30,6 +33,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 3,
         head_dim: 64,
         ffn: 1536,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 49_152,
         n_ctx: 8192,
         tied: true,
@@ -45,6 +50,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 1,
         head_dim: 256,
         ffn: 2048,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 262_144,
         n_ctx: 32_768,
         tied: true,
@@ -60,6 +67,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 64,
         ffn: 8192,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 128_256,
         n_ctx: 131_072,
         tied: true,
@@ -75,6 +84,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 14_336,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 128_256,
         n_ctx: 131_072,
         tied: false,
@@ -90,6 +101,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 3072,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 151_936,
         n_ctx: 40_960,
         tied: true,
@@ -105,9 +118,28 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 9728,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 151_936,
         n_ctx: 40_960,
         tied: true,
+        rope_theta: 1e6,
+        rope_factor: None,
+    },
+    RealShape {
+        name: "qwen3-30b-a3b",
+        arch: Arch::Qwen3Moe,
+        n_layers: 48,
+        d: 2048,
+        n_heads: 32,
+        n_kv_heads: 4,
+        head_dim: 128,
+        ffn: 768,
+        n_experts: 128,
+        n_experts_used: 8,
+        vocab: 151_936,
+        n_ctx: 40_960,
+        tied: false,
         rope_theta: 1e6,
         rope_factor: None,
     },
@@ -126,6 +158,8 @@ impl MicroModel {
             n_kv_heads: 2,
             head_dim: 32,
             ffn: 512,
+            n_experts: 0,
+            n_experts_used: 0,
             vocab: 512,
             n_ctx: 512,
             tied: true,
@@ -181,10 +215,25 @@ impl MicroModel {
         Self { arch: Arch::Qwen3, head_dim: 64, rope_theta: 1_000_000.0, eps: 1e-6, ..Self::llama(quant) }
     }
 
+    /// A Qwen 3 of two layers with eight experts, three of them used.
+    pub fn qwen3moe(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen3Moe, ffn: 256, n_experts: 8, n_experts_used: 3, ..Self::qwen3(quant) }
+    }
+
     /// A Qwen 3.5 of four layers: three gated delta nets, two value heads a key head, and gated attention that rotates half of a head.
     pub fn qwen35(quant: QuantType) -> Self {
         let sizes = Self { n_layers: 4, n_heads: 4, ..Self::qwen3(quant) };
         Self { arch: Arch::Qwen35, ..sizes }
+    }
+
+    /// A Qwen 3 Next of four layers with four experts, two of them used, and a shared one.
+    pub fn qwen3next(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen3Next, ffn: 128, n_experts: 4, n_experts_used: 2, ..Self::qwen35(quant) }
+    }
+
+    /// The same with Qwen 3.5's order of heads.
+    pub fn qwen35moe(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen35Moe, ..Self::qwen3next(quant) }
     }
 
     /// The names `real` knows.
@@ -199,7 +248,10 @@ impl MicroModel {
             Arch::Llama => Self::llama(quant),
             Arch::Gemma3 => Self { window: 512, ..Self::gemma3(quant) },
             Arch::Qwen3 => Self::qwen3(quant),
+            Arch::Qwen3Next => Self::qwen3next(quant),
             Arch::Qwen35 => Self::qwen35(quant),
+            Arch::Qwen35Moe => Self::qwen35moe(quant),
+            Arch::Qwen3Moe => Self::qwen3moe(quant),
         };
         Some(Self {
             n_layers: s.n_layers,
@@ -208,6 +260,8 @@ impl MicroModel {
             n_kv_heads: s.n_kv_heads,
             head_dim: s.head_dim,
             ffn: s.ffn,
+            n_experts: s.n_experts,
+            n_experts_used: s.n_experts_used,
             vocab: s.vocab,
             n_ctx: s.n_ctx,
             tied: s.tied,

@@ -15,6 +15,10 @@ impl Op {
             Op::DeltaPrepare { mixed, out, .. } => vec![mixed, out],
             Op::DeltaRule { mixed, prepared, out, .. } => vec![mixed, prepared, out],
             Op::GatedNorm { x, mixed, out, .. } => vec![x, mixed, out],
+            Op::Route { logits, out } => vec![logits, out],
+            Op::ExpertMatMul { x, route, out, .. } => vec![x, route, out],
+            Op::CombineExperts { y, route, out } => vec![y, route, out],
+            Op::GatedAdd { y, gate, out } => vec![y, gate, out],
             Op::Sample { logits } => vec![logits],
         }
     }
@@ -83,7 +87,7 @@ mod tests {
 
     /// Two layers of a residual stream, in which every value has its own buffer.
     fn unassigned() -> Plan {
-        let (wide, narrow) = (Shape::F32 { width: 64 }, Shape::F32 { width: 32 });
+        let (wide, narrow) = (Shape::f32(64), Shape::f32(32));
         let mut plan = Plan {
             body: vec![Op::Embed { weight: WeightId(0), out: BufferId(0), scale: 1.0 }],
             head: Vec::new(),

@@ -6,6 +6,8 @@ mod gemma3;
 mod llama;
 mod qwen3;
 mod qwen35;
+mod qwen3moe;
+mod qwen3next;
 
 use std::collections::HashSet;
 
@@ -30,11 +32,14 @@ pub struct Context<'a> {
 type Build = fn(Context<'_>) -> Result<(Weights, Plan)>;
 
 /// Every supported architecture by its `general.architecture`.
-const ARCHITECTURES: [(&str, Build); 4] = [
+const ARCHITECTURES: [(&str, Build); 7] = [
     ("llama", llama::build),
     ("gemma3", gemma3::build),
     ("qwen3", qwen3::build),
+    ("qwen3moe", qwen3moe::build),
+    ("qwen3next", qwen3next::build),
     ("qwen35", qwen35::build),
+    ("qwen35moe", qwen3next::build_qwen35moe),
 ];
 
 /// The weights and the plan of a file.
