@@ -83,6 +83,16 @@ impl ToolFormat {
     }
 }
 
+impl ToolFormat {
+    /// Marks behind calls at which generation has to stop, where the vocabulary does not say so: more stop strings for the request.
+    pub fn stops(self) -> &'static [&'static str] {
+        match self {
+            Self::FunctionGemma => &["<start_function_response>"],
+            _ => &[],
+        }
+    }
+}
+
 impl Marks {
     const fn all(&self) -> [&'static str; 3] {
         [self.open, self.close, self.quote]

@@ -238,3 +238,30 @@ impl Lark<'_> {
 pub(super) fn literal(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_text_of_a_grammar() {
+        let tool = Tool::new("f", "", json!({"properties": {"x": {"enum": ["a\"\u{7f}"]}}})).expect("a tool");
+        let format = AnswerFormat { tools: Some(ToolFormat::Mistral), reasoning: None };
+        let required = RequiredCalls { format, tools: &[tool.clone()], parallel: true, in_reasoning: false };
+        let special = |text: &str| match text {
+            mistral::OPEN => MarkToken::Special(5),
+            mistral::ARGUMENTS => MarkToken::Text,
+            _ => MarkToken::None,
+        };
+        let schema = "{\"properties\":{\"x\":{\"enum\":[\"a\\\"\u{7f}\"]}},\"type\":\"object\"}";
+        let expected =
+            format!("start: call (call)*\narguments_0: %json {schema}\ncall: <[5]> \"f[ARGS]\" arguments_0\n");
+        assert_eq!(required.lark(special), Some(expected));
+        let format = AnswerFormat { tools: Some(ToolFormat::FunctionGemma), reasoning: None };
+        let required = RequiredCalls { format, parallel: false, ..required };
+        let lark = required.lark(|_| MarkToken::None).expect("a grammar");
+        assert!(lark.contains("first_0_0: (\"x:\" \"<escape>\" \"a\\\"\\u007f\" \"<escape>\")?\n"), "{lark}");
+        assert!(lark.contains("call: \"<start_function_call>call:f\" object_0 \"<end_function_call>\"\n"), "{lark}");
+    }
+}

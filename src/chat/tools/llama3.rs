@@ -23,11 +23,14 @@ impl Reader for Llama3 {
             }
             self.after = false;
         }
-        let step = match before_mark(held, &[TAG], context.last) {
-            _ if Bare::begins(held, context) => self.bare.step(held, context),
-            (0, Some(_)) => self.tagged(held, context),
-            (0, None) => Step::Wait,
-            (n, _) => self.bare.step(&held[..n], context),
+        let step = if Bare::begins(held, context) {
+            self.bare.step(held, context)
+        } else {
+            match before_mark(held, &[TAG], context.last) {
+                (0, Some(_)) => self.tagged(held, context),
+                (0, None) => Step::Wait,
+                (n, _) => self.bare.step(&held[..n], context),
+            }
         };
         self.after = matches!(step, Step::Calls(..));
         step

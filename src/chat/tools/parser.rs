@@ -1,6 +1,6 @@
 //! Reads an answer as it streams in.
 
-use super::answer::{Answer, Event};
+use super::answer::{Answer, Event, Problem};
 use super::call::{Context, Plain, RawCall, Reader, Step, before_mark, may_become};
 use super::format::{AnswerFormat, ToolFormat};
 use super::functions::{FUNCTION_GEMMA, Functions, GEMMA4};
@@ -95,7 +95,7 @@ impl AnswerParser {
     }
 
     fn run(&mut self, last: bool) -> Vec<Event> {
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
         let mut at = 0;
         while at < held.len() {
             let rest = &held[at..];
@@ -121,7 +121,8 @@ impl AnswerParser {
                 }
             }
         }
-        self.held = held[at..].to_owned();
+        held.drain(..at);
+        self.held = held;
         std::mem::take(&mut self.out.events)
     }
 
@@ -158,7 +159,7 @@ impl AnswerParser {
         n
     }
 
-    fn calls(&mut self, calls: Vec<Result<RawCall, (String, super::answer::Problem)>>) {
+    fn calls(&mut self, calls: Vec<Result<RawCall, (String, Problem)>>) {
         for call in calls {
             self.out.mark();
             match call {
