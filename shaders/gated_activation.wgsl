@@ -1,7 +1,8 @@
-// out = activation(gate) * up, zero below 2^-100. Grid: [ceil(width / 256), rows, 1].
+// out = activation(gate) * up, zero below 2^-100, a vector a workgroup of y. Grid: [ceil(width / 256), rows * vectors, 1].
 struct Params {
     zero: u32,
-    // Values an output row, segments of its blocks and blocks a segment.
+    // Vectors a row; values an output vector, segments of its blocks and blocks a segment.
+    vectors: u32,
     width: u32,
     segments: u32,
     segment_len: u32,
@@ -12,7 +13,7 @@ struct Params {
 const LANES: u32 = 64u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-// [rows, 2 width]: gate, up
+// [rows, vectors, 2 width]: gate, up
 @group(0) @binding(2) var<storage, read> gate_up: array<f32>;
 
 fn gated(start: u32, column: u32) -> f32 {
@@ -31,7 +32,7 @@ fn gated(start: u32, column: u32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    if row_done(group.y) {
+    if row_done(group.y / params.vectors) {
         return;
     }
     let start = group.y * 2u * params.width;

@@ -47,6 +47,10 @@ fn llama() -> MicroModel {
     MicroModel::llama(QuantType::Q4_0)
 }
 
+fn experts() -> MicroModel {
+    MicroModel::qwen3moe(QuantType::Q4_0)
+}
+
 fn gemma() -> MicroModel {
     MicroModel::gemma3(QuantType::Q4_K)
 }
@@ -58,7 +62,8 @@ fn equal_bits_are_equal() {
     }
     let gpu = block_on(Gpu::open(None)).unwrap();
     // Float weights: f32 operands instead of int8. Width 576: blocks that are no power of two.
-    for micro in [llama(), gemma(), MicroModel::tiny(QuantType::F16), MicroModel::smol(QuantType::Q4_1)] {
+    let (tiny, smol) = (MicroModel::tiny(QuantType::F16), MicroModel::smol(QuantType::Q4_1));
+    for micro in [llama(), gemma(), tiny, smol, experts()] {
         let report = search(&gpu, &micro, LONG, 0).unwrap();
         assert!(report.is_equal(), "{report}");
         assert_eq!((report.ids.len(), report.untraced), (LONG + 1, 0));
@@ -133,14 +138,22 @@ const FAULTS: [Fault; 14] = [
     },
 ];
 
+/// Faults of the operations on experts.
+const EXPERT_FAULTS: [Fault; 3] = [
+    fault("route", "picked[lane], select", "picked[lane] ^ 1u, select", "values"),
+    fault("expert_matmul", "f32(isum)", "f32(isum + 1)", "values"),
+    fault("combine_experts", "sum = sum + guard(", "sum = sum - guard(", "values"),
+];
+
 #[test]
 fn planted_faults_are_named() {
     if !common::has_adapter() {
         return;
     }
-    for fault in FAULTS {
+    let of_llama = FAULTS.into_iter().map(|fault| (fault, llama()));
+    for (fault, micro) in of_llama.chain(EXPERT_FAULTS.into_iter().map(|fault| (fault, experts()))) {
         let patch = ShaderPatch { stem: fault.stem, from: fault.from, to: fault.to };
-        let d = found(patch, &llama(), SHORT);
+        let d = found(patch, &micro, SHORT);
         assert_eq!((d.op, d.list, d.layer), (fault.op, fault.list, fault.layer), "{patch:?}: {d}");
         assert_eq!(d.what, fault.what, "{patch:?}: {d}");
         assert_eq!((d.phase, d.rows), (PhaseKind::Prefill, SHORT), "{d}");

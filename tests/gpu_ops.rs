@@ -2,8 +2,9 @@
 
 mod common;
 
-use blueshift::gpu::cases::{CaseResult, run_case_tables, run_random_settings};
+use blueshift::gpu::cases::{CaseResult, run_case_tables, run_expert_cases, run_random_settings};
 use blueshift::gpu::{Gpu, ShaderPatch, shader_sources};
+use blueshift::quant::QuantType;
 
 /// The device; where there is none the test is ignored, but fails under CI.
 fn device() -> Option<Gpu> {
@@ -95,6 +96,34 @@ fn faults_in_the_filters_are_found() {
         // Most are seen early.
         let tables = [&[(128, 100)][..], &[(4099, 60)], &[(128, 400), (4099, 200)]];
         tables.iter().all(|table| random_draws(&gpu, table).1.is_empty())
+    });
+    assert_eq!(unseen.collect::<Vec<_>>(), []);
+}
+
+/// What random logits and weights may hide: ties, tiny products, parts that end inside an expert.
+#[test]
+fn faults_in_the_experts_are_found() {
+    if device().is_none() {
+        return;
+    }
+    let faults = [
+        ("route", "other == key && j < i", "other == key && j > i"),
+        ("route", "order_key(number_of(logit))", "order_key(bitcast<f32>(logit))"),
+        ("route", "finite = finite && other != NO_KEY", "finite = true"),
+        ("route", "flush_small(shares[lane] * exact_recip(sum))", "shares[lane] * exact_recip(sum)"),
+        ("expert_matmul", "+ j - params.first_row", "+ j"),
+        ("expert_matmul", "j < params.n_rows", "true"),
+        ("expert_matmul", "pick * params.x_vectors / params.n_used", "pick"),
+        ("combine_experts", "params.n_used + p;", "params.n_used + (params.n_used - 1u - p);"),
+        ("combine_experts", "guard(flush_small(", "guard(("),
+        ("gated_activation", "2u * params.width", "params.width"),
+    ];
+    let unseen = faults.into_iter().filter(|&(stem, from, to)| {
+        let gpu = pollster::block_on(Gpu::open_patched(ShaderPatch { stem, from, to })).expect("a device");
+        let mut results = Vec::new();
+        pollster::block_on(run_expert_cases(&gpu, &[QuantType::Q4_0], &mut results))
+            .expect("the device runs every case");
+        !results.iter().any(|case| !case.equal && case.op == stem)
     });
     assert_eq!(unseen.collect::<Vec<_>>(), []);
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use blueshift::Error;
 use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::{Source, open};
-use blueshift::micro::MicroModel;
+use blueshift::micro::{MicroModel, writer::Writer};
 use blueshift::model::load::CancelToken;
 use blueshift::quant::QuantType;
 use pollster::block_on;
@@ -95,7 +95,7 @@ fn what_a_model_needs_is_named() {
     other[architecture.len() - 5..].copy_from_slice(b"mamba");
     let error = damaged(architecture, &other);
     assert!(
-        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported == "llama, gemma3, qwen3"),
+        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported == "llama, gemma3, qwen3, qwen3moe"),
         "{error:?}"
     );
 }
@@ -114,9 +114,12 @@ fn shapes_must_fit_the_hyper_parameters() {
 /// Numbers that a damaged or hostile file may hold, in every hyper-parameter, one at a time: refused or harmless, never a panic.
 #[test]
 fn no_hyper_parameter_panics() {
-    for micro in
-        [MicroModel::llama(QuantType::Q4_0), MicroModel::gemma3(QuantType::Q8_0), MicroModel::qwen3(QuantType::Q5_0)]
-    {
+    for micro in [
+        MicroModel::llama(QuantType::Q4_0),
+        MicroModel::gemma3(QuantType::Q8_0),
+        MicroModel::qwen3(QuantType::Q5_0),
+        MicroModel::qwen3moe(QuantType::Q4_0),
+    ] {
         let whole = micro.bytes();
         let arch = micro.arch.name();
         let keys = [
@@ -132,6 +135,9 @@ fn no_hyper_parameter_panics() {
             "attention.layer_norm_rms_epsilon",
             "rope.dimension_count",
             "rope.freq_base",
+            "expert_count",
+            "expert_used_count",
+            "expert_feed_forward_length",
         ];
         let mut tried = 0;
         for key in keys {
@@ -187,4 +193,100 @@ fn one_architecture_does_not_read_anothers_layers() {
         matches!(&error, Some(Error::MissingTensor { tensor }) if tensor == "blk.0.attn_q_norm.weight"),
         "{error:?}"
     );
+}
+
+/// `key` is a u32 of the file.
+fn with_u32(mut bytes: Vec<u8>, key: &str, value: u32) -> Vec<u8> {
+    let key = [key.as_bytes(), b"\x04\0\0\0"].concat();
+    let at = bytes.windows(key.len()).position(|w| w == key).expect("the key is a u32") + key.len();
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn experts_must_fit_their_tensors() {
+    let whole = MicroModel::qwen3moe(QuantType::Q4_0).bytes();
+    let error = |key: &str, value| load(with_u32(whole.clone(), key, value)).err();
+    // Of as many bytes, but other experts.
+    let dims = |dims: [u64; 3]| dims.map(u64::to_le_bytes).concat();
+    let mut other = whole.clone();
+    replace(&mut other, &dims([256, 256, 8]), &dims([256, 128, 16]));
+    let found = load(other).err();
+    assert!(
+        matches!(&found, Some(Error::BadTensor { tensor, .. }) if tensor == "blk.0.ffn_gate_exps.weight"),
+        "{found:?}"
+    );
+
+    let found = error("qwen3moe.expert_count", 7);
+    assert!(
+        matches!(&found, Some(Error::BadTensor { tensor, .. }) if tensor == "blk.0.ffn_gate_inp.weight"),
+        "{found:?}"
+    );
+    for (key, value) in [("expert_count", 0), ("expert_count", 513), ("expert_used_count", 0), ("expert_used_count", 9)]
+    {
+        let key = format!("qwen3moe.{key}");
+        let found = error(&key, value);
+        assert!(
+            matches!(&found, Some(Error::BadValue { key: named, .. }) if *named == key),
+            "{key} {value}: {found:?}"
+        );
+    }
+}
+
+/// llama.cpp divides the width of all used experts where that of one is missing.
+#[test]
+fn the_width_of_an_expert_may_be_left_out() {
+    let whole = MicroModel::qwen3moe(QuantType::Q4_0).bytes();
+    let logits = |bytes| block_on(load(bytes).expect("a model").logits(&[1, 2, 3], 0, false)).expect("logits");
+    let without = with_u32(whole.clone(), "qwen3moe.expert_feed_forward_length", 0);
+    assert_eq!(logits(without), logits(whole));
+}
+
+#[test]
+fn a_token_reads_the_experts_it_uses() {
+    let micro = |n_experts| MicroModel { n_experts, ..MicroModel::qwen3moe(QuantType::Q8_0) };
+    let bytes = |n_experts| load(micro(n_experts).bytes()).expect("a model").info().bytes_per_token;
+    // A router's row for each expert more, in each of two layers.
+    assert_eq!(bytes(16) - bytes(8), 2 * 8 * 256 * 4);
+    let expert = 3 * 256 * 256 / 32 * 34;
+    let used = |n_experts_used| {
+        load(MicroModel { n_experts_used, ..micro(8) }.bytes()).expect("a model").info().bytes_per_token
+    };
+    assert_eq!(used(5) - used(3), 2 * 2 * expert);
+}
+
+/// Other ways to weigh experts would give other answers.
+#[test]
+fn other_weights_of_experts_are_refused() {
+    let bytes = MicroModel::qwen3moe(QuantType::Q4_0).bytes();
+    for (key, refused) in [("expert_weights_scale", 2.5), ("expert_weights_scale", f32::NAN)] {
+        let key = format!("qwen3moe.{key}");
+        let mut pair = Writer::default();
+        pair.f32(&key, refused);
+        let found = load(with_pair(&bytes, pair)).err();
+        assert!(matches!(&found, Some(Error::BadValue { key: named, .. }) if *named == key), "{found:?}");
+    }
+    for fine in [0.0, 1.0] {
+        let mut pair = Writer::default();
+        pair.f32("qwen3moe.expert_weights_scale", fine);
+        assert!(load(with_pair(&bytes, pair)).is_ok());
+    }
+    for (norm, is_fine) in [(true, true), (false, false)] {
+        let mut pair = Writer::default();
+        pair.bool("qwen3moe.expert_weights_norm", norm);
+        assert_eq!(load(with_pair(&bytes, pair)).is_ok(), is_fine);
+    }
+}
+
+/// A file with one pair more, and a filler that keeps the tensors' data aligned.
+fn with_pair(bytes: &[u8], mut pair: Writer) -> Vec<u8> {
+    const N_PAIRS: std::ops::Range<usize> = 16..24;
+    const ALIGNMENT: usize = 32;
+    // A key of one letter, and the lengths and the type: 21 bytes.
+    let filler = ALIGNMENT - (pair.sections()[4].len() + 21) % ALIGNMENT;
+    pair.str("x", &"y".repeat(filler));
+    let pairs = &pair.sections()[4];
+    assert!(pairs.len().is_multiple_of(ALIGNMENT));
+    let n_pairs = u64::from_le_bytes(bytes[N_PAIRS].try_into().expect("eight bytes")) + 2;
+    [&bytes[..N_PAIRS.start], &n_pairs.to_le_bytes(), pairs, &bytes[N_PAIRS.end..]].concat()
 }

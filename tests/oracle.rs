@@ -314,7 +314,8 @@ fn micro_models() -> Vec<(String, MicroModel)> {
         ),
     ];
     for kind in QuantType::ALL {
-        for model in [MicroModel::llama(kind), MicroModel::gemma3(kind), MicroModel::qwen3(kind)] {
+        let (llama, gemma3) = (MicroModel::llama(kind), MicroModel::gemma3(kind));
+        for model in [llama, gemma3, MicroModel::qwen3(kind), MicroModel::qwen3moe(kind)] {
             models.push((format!("{}-{kind:?}", model.arch.name()), model));
         }
     }

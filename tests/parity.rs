@@ -93,6 +93,30 @@ fn qwen3_of_every_type() {
 }
 
 #[test]
+fn qwen3moe_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        compare_micro(&format!("qwen3moe {kind:?}"), &MicroModel::qwen3moe(kind), 70);
+    }
+}
+
+#[test]
+fn odd_experts() {
+    if !common::has_adapter() {
+        return;
+    }
+    // More experts than a workgroup has lanes, of which a few are used; rows of three blocks.
+    let many = MicroModel { ffn: 96, n_experts: 72, n_experts_used: 5, ..MicroModel::qwen3moe(QuantType::Q4_0) };
+    compare_micro("5 of 72 experts", &many, 66);
+    let all = MicroModel { n_experts: 3, ..MicroModel::qwen3moe(QuantType::Q5_1) };
+    compare_micro("3 of 3 experts", &all, 9);
+    let one = MicroModel { n_experts: 1, n_experts_used: 1, ..MicroModel::qwen3moe(QuantType::F16) };
+    compare_micro("1 expert", &one, 9);
+}
+
+#[test]
 fn odd_shapes() {
     if !common::has_adapter() {
         return;

@@ -13,7 +13,7 @@ fn passes() {
         return;
     }
     let gpu = block_on(Gpu::open(None)).unwrap();
-    let report = block_on(selftest::run(&gpu, &QuantType::ALL)).unwrap();
+    let report = block_on(selftest::run(&gpu, &QuantType::ALL, true)).unwrap();
     assert!(report.exact, "first difference: {:?}", report.first_difference);
 }
 
@@ -28,11 +28,13 @@ fn a_broken_kernel_is_an_error_that_names_it() {
         ShaderPatch { stem: "rms_norm", from: "let r = exact_rsqrt(", to: "let r = exact_recip(" },
         ShaderPatch { stem: "attention", from: "exact_exp2(s - chunk_max)", to: "exact_exp2(2.0 * (s - chunk_max))" },
         ShaderPatch { stem: "rope_append", from: "guard(x0 * angle.x) -", to: "guard(x0 * angle.x) +" },
+        ShaderPatch { stem: "route", from: "other > key", to: "other < key" },
+        ShaderPatch { stem: "combine_experts", from: "sum = sum + guard(", to: "sum = sum - guard(" },
         ShaderPatch { stem: "embed", from: "i % 8u) * params.scale", to: "i % 8u) * 3.0" },
     ];
     for patch in broken {
         let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-        match block_on(selftest::run(&gpu, &[QuantType::Q4_0])) {
+        match block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)) {
             Err(Error::SelfTest { op, .. }) => assert!(op.starts_with(patch.stem), "{op} for a broken {}", patch.stem),
             other => panic!("a broken {} gave {other:?}", patch.stem),
         }
@@ -51,7 +53,7 @@ fn other_bits_are_not_exact() {
         to: "activated = 1.0000005 * exact_silu(",
     };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0])).unwrap();
+    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)).unwrap();
     assert!(!report.exact);
     assert!(report.first_difference.unwrap().starts_with("gated_activation"));
 }

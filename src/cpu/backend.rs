@@ -5,6 +5,8 @@ mod trace;
 use std::sync::Arc;
 
 use super::attention::{Visible, attention};
+use super::combine_experts::combine_experts;
+use super::expert_matmul::expert_matmul;
 use super::gated_activation::gated_activation;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
@@ -12,6 +14,7 @@ use super::pool::Pool;
 use super::quantise::Q8Rows;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
+use super::route::route;
 use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
@@ -28,31 +31,50 @@ use crate::sample::{Sampling, draw};
 /// Most tokens of one `feed`.
 const MAX_CHUNK: usize = 128;
 
-/// A buffer of the plan.
+/// A buffer of the plan, vector by vector; `width` is a vector's.
 #[derive(Debug)]
 enum Buffer {
-    F32 { width: usize, values: Vec<f32> },
+    F32 { values: Vec<f32> },
     Q8 { width: usize, rows: Q8Rows },
 }
 
 impl Buffer {
     fn new(shape: Shape, n_rows: usize) -> Self {
         match shape {
-            Shape::F32 { width } => Buffer::F32 { width, values: vec![0.0; width * n_rows] },
-            Shape::Q8 { width } => Buffer::Q8 { width, rows: Q8Rows::zeroed(width, n_rows) },
+            Shape::F32 { vectors, width } => Buffer::F32 { values: vec![0.0; n_rows * vectors * width] },
+            Shape::Q8 { vectors, width } => Buffer::Q8 { width, rows: Q8Rows::zeroed(width, n_rows * vectors) },
+        }
+    }
+
+    /// Values of all rows.
+    fn len(&self) -> usize {
+        match self {
+            Buffer::F32 { values } => values.len(),
+            Buffer::Q8 { width, rows } => rows.rows() * width,
+        }
+    }
+
+    fn activations(&self) -> Activations<'_> {
+        match self {
+            Buffer::Q8 { rows, .. } => Activations::Q8(rows),
+            Buffer::F32 { values } => Activations::F32(values),
         }
     }
 
     fn f32(&self) -> &[f32] {
         match self {
-            Buffer::F32 { values, .. } => values,
+            Buffer::F32 { values } => values,
             Buffer::Q8 { .. } => unreachable!("the plan reads f32 here"),
         }
     }
 
     fn f32_mut(&mut self) -> &mut [f32] {
+        self.f32_vec()
+    }
+
+    fn f32_vec(&mut self) -> &mut Vec<f32> {
         match self {
-            Buffer::F32 { values, .. } => values,
+            Buffer::F32 { values } => values,
             Buffer::Q8 { .. } => unreachable!("the plan writes f32 here"),
         }
     }
@@ -86,24 +108,21 @@ impl Buffers {
 
     /// Computes `out` from the other buffers: `fill` writes f32 rows, which are added to, copied to or quantised into `out`.
     fn produce(&mut self, out: BufferId, accumulate: bool, fill: impl FnOnce(&Self, &mut [f32])) {
-        let width = match self.get(out) {
-            Buffer::F32 { width, .. } | Buffer::Q8 { width, .. } => *width,
-        };
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(width * self.n_rows, 0.0);
+        scratch.resize(self.get(out).len(), 0.0);
         fill(self, &mut scratch);
         match &mut self.all[out.0 as usize] {
-            Buffer::Q8 { rows, .. } => {
-                for (r, row) in scratch.chunks_exact(width).enumerate() {
+            Buffer::Q8 { width, rows } => {
+                for (r, row) in scratch.chunks_exact(*width).enumerate() {
                     rows.quantise_row(r, row);
                 }
             }
-            Buffer::F32 { values, .. } if accumulate => {
+            Buffer::F32 { values } if accumulate => {
                 for (value, added) in values.iter_mut().zip(&scratch) {
                     *value += guard(*added);
                 }
             }
-            Buffer::F32 { values, .. } => values.copy_from_slice(&scratch),
+            Buffer::F32 { values } => values.copy_from_slice(&scratch),
         }
         self.scratch = scratch;
     }
@@ -432,12 +451,46 @@ impl Machine {
                 });
             }
             Op::GatedActivation { gate_up, out, activation } => {
-                let pool = &self.pool;
+                let (width, pool) = (self.plan.shape(out).width(), &self.pool);
                 buffers.produce(out, false, |buffers, out| {
                     let gate_up = buffers.get(gate_up).f32();
-                    let width = gate_up.len() / buffers.n_rows;
-                    pool.for_chunks(out, width / 2, |r, out| {
-                        gated_activation(&gate_up[r * width..][..width], activation, out);
+                    pool.for_chunks(out, width, |v, out| {
+                        gated_activation(&gate_up[v * 2 * width..][..2 * width], activation, out);
+                    });
+                });
+            }
+            Op::Route { logits, out } => {
+                let (n_experts, n_used) = (self.plan.shape(logits).width(), self.plan.shape(out).vectors());
+                buffers.produce(out, false, |buffers, out| {
+                    let logits = buffers.get(logits).f32().chunks_exact(n_experts);
+                    logits.zip(out.chunks_exact_mut(2 * n_used)).for_each(|(logits, out)| route(logits, out));
+                });
+            }
+            Op::ExpertMatMul { weight, n_experts, x, route, out, out_offset } => {
+                let shape = self.plan.shape(out);
+                let (weight, pool) = (self.weights.matrix(weight), &self.pool);
+                let mut target = std::mem::take(buffers.all[out.0 as usize].f32_vec());
+                let (x, route) = (buffers.get(x).activations(), buffers.get(route).f32());
+                expert_matmul(
+                    weight,
+                    n_experts,
+                    x,
+                    route,
+                    shape.vectors(),
+                    &mut target,
+                    shape.width(),
+                    out_offset,
+                    pool,
+                );
+                *buffers.all[out.0 as usize].f32_vec() = target;
+            }
+            Op::CombineExperts { y, route, out } => {
+                let (n_used, width, pool) = (self.plan.shape(y).vectors(), self.plan.shape(out).width(), &self.pool);
+                buffers.produce(out, true, |buffers, out| {
+                    let (y, route) = (buffers.get(y).f32(), buffers.get(route).f32());
+                    pool.for_chunks(out, width, |r, out| {
+                        let (y, route) = (&y[r * n_used * width..], &route[r * n_used * 2..][..n_used * 2]);
+                        combine_experts(y, route, out);
                     });
                 });
             }
@@ -479,15 +532,11 @@ impl Machine {
         out_offset: usize,
         accumulate: bool,
     ) {
-        let mut target =
-            std::mem::replace(&mut buffers.all[out.0 as usize], Buffer::F32 { width: 0, values: Vec::new() });
-        let stride = target.f32().len() / buffers.n_rows;
-        let x = match buffers.get(x) {
-            Buffer::Q8 { rows, .. } => Activations::Q8(rows),
-            Buffer::F32 { values, .. } => Activations::F32(values),
-        };
-        matmul(self.weights.matrix(weight), x, accumulate, target.f32_mut(), stride, out_offset, &self.pool);
-        buffers.all[out.0 as usize] = target;
+        let mut target = std::mem::take(buffers.all[out.0 as usize].f32_vec());
+        let stride = target.len() / buffers.n_rows;
+        let x = buffers.get(x).activations();
+        matmul(self.weights.matrix(weight), x, accumulate, &mut target, stride, out_offset, &self.pool);
+        *buffers.all[out.0 as usize].f32_vec() = target;
     }
 
     fn rope_append(&mut self, op: &Op, buffers: &mut Buffers, places: &[Place]) {

@@ -2,6 +2,8 @@
 //!
 //! `dot_row` is the specification; the vector paths in `dot/` give the same bits.
 
+use std::ops::Range;
+
 use super::dot;
 use super::matrix::PackedMatrix;
 use super::pool::Pool;
@@ -51,20 +53,7 @@ fn matmul_on(
     if rows == 0 {
         return;
     }
-    let mut products = vec![0.0; w.rows() * rows];
-    let chunk = w.rows().div_ceil(4 * pool.threads()).next_multiple_of(16);
-    if let Some(path) = path {
-        let (kernel, x) = (path.kernel(w.layout().kind), dot::Prepared::new(w.layout(), x, rows));
-        // SAFETY: `paths` gave a path that this processor has; `x` was prepared for this layout.
-        pool.for_chunks(&mut products, chunk * rows, |i, out| unsafe { kernel(w, &x, i * chunk, out) });
-    } else {
-        pool.for_chunks(&mut products, chunk * rows, |i, out| {
-            for (j, out) in out.chunks_exact_mut(rows).enumerate() {
-                let row = w.planes().row(w.layout(), i * chunk + j);
-                out.iter_mut().enumerate().for_each(|(r, out)| *out = dot_row(w.layout(), &row, x, r));
-            }
-        });
-    }
+    let products = products(path, w, 0..w.rows(), x, rows, pool);
     // By tiles, so that the products, of which a row's lie apart, are read while they are near.
     for (tile, products) in products.chunks(TILE * rows).enumerate() {
         for r in 0..rows {
@@ -74,6 +63,43 @@ fn matmul_on(
             store(accumulate, &mut out[first..first + len], products);
         }
     }
+}
+
+/// `[w_rows, rows]`: the products of some rows of `w` with all `rows` rows of `x`, at least one.
+fn products(
+    path: Option<&dot::Path>,
+    w: &PackedMatrix,
+    w_rows: Range<usize>,
+    x: Activations<'_>,
+    rows: usize,
+    pool: &Pool,
+) -> Vec<f32> {
+    let mut products = vec![0.0; w_rows.len() * rows];
+    let chunk = w_rows.len().div_ceil(4 * pool.threads()).next_multiple_of(16);
+    let first = |i: usize| w_rows.start + i * chunk;
+    if let Some(path) = path {
+        let (kernel, x) = (path.kernel(w.layout().kind), dot::Prepared::new(w.layout(), x, rows));
+        // SAFETY: `paths` gave a path that this processor has; `x` was prepared for this layout.
+        pool.for_chunks(&mut products, chunk * rows, |i, out| unsafe { kernel(w, &x, first(i), out) });
+    } else {
+        pool.for_chunks(&mut products, chunk * rows, |i, out| {
+            for (j, out) in out.chunks_exact_mut(rows).enumerate() {
+                let row = w.planes().row(w.layout(), first(i) + j);
+                out.iter_mut().enumerate().for_each(|(r, out)| *out = dot_row(w.layout(), &row, x, r));
+            }
+        });
+    }
+    products
+}
+
+/// `[w_rows, rows of x]`: the products of some rows of `w` with all rows of `x`.
+///
+/// # Panics
+/// If the activations do not match the weights' type and width, or `w` has fewer rows.
+pub(super) fn products_of_rows(w: &PackedMatrix, w_rows: Range<usize>, x: Activations<'_>, pool: &Pool) -> Vec<f32> {
+    assert!(w_rows.end <= w.rows(), "rows up to {} of {}", w_rows.end, w.rows());
+    let rows = rows_of(w.layout(), x);
+    products(dot::paths().next(), w, w_rows, x, rows, pool)
 }
 
 /// Weight rows whose products are moved to the output together.
@@ -89,7 +115,7 @@ fn store(accumulate: bool, out: &mut [f32], products: impl Iterator<Item = f32>)
 }
 
 /// Rows of the activations, which must fit the weights.
-fn rows_of(layout: &PlaneLayout, x: Activations<'_>) -> usize {
+pub(super) fn rows_of(layout: &PlaneLayout, x: Activations<'_>) -> usize {
     match x {
         Activations::Q8(q8) => {
             assert!(layout.kind.is_quantised() && q8.segments == layout.segments, "int8 rows of {} values", layout.k);

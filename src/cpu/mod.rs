@@ -2,7 +2,9 @@
 
 pub mod attention;
 pub mod backend;
+pub mod combine_experts;
 mod dot;
+pub mod expert_matmul;
 pub mod gated_activation;
 pub mod kv;
 pub mod matmul;
@@ -11,5 +13,6 @@ pub mod pool;
 pub mod quantise;
 pub mod rms_norm;
 pub mod rope_append;
+pub mod route;
 mod timing;
 mod weights;

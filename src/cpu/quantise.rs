@@ -41,6 +41,20 @@ impl Q8Rows {
         self.d.iter().zip(&self.sum).flat_map(|(d, sum)| [d.to_bits(), *sum as u32]).collect()
     }
 
+    /// Copies of some rows, in the order given.
+    pub(super) fn gather(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
+        fn copied<T: Copy>(all: &[T], len: usize, rows: impl Iterator<Item = usize>) -> Vec<T> {
+            rows.flat_map(|r| &all[r * len..][..len]).copied().collect()
+        }
+        let places = self.segments.places();
+        Q8Rows {
+            segments: self.segments,
+            q: copied(&self.q, places * 32, rows.clone()),
+            d: copied(&self.d, places, rows.clone()),
+            sum: copied(&self.sum, places, rows),
+        }
+    }
+
     /// Quantises `x [k]` into row `r`.
     pub fn quantise_row(&mut self, r: usize, x: &[f32]) {
         let first = r * self.segments.places();

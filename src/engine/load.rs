@@ -16,7 +16,7 @@ use crate::gpu::{Gpu, GpuBackend, GpuWeights, selftest};
 use crate::model::Model;
 use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::Role;
-use crate::plan::{Op, Plan};
+use crate::plan::Plan;
 use crate::tokenizer::Tokenizer;
 
 /// Where to compute.
@@ -171,7 +171,7 @@ async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)>
     };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
-    let exact = selftest::run(&gpu, &kinds).await?.exact;
+    let exact = selftest::run(&gpu, &kinds, model.config.experts.is_some()).await?.exact;
     Ok((gpu, exact))
 }
 
@@ -191,12 +191,8 @@ pub(super) fn model_name(file: &GgufFile) -> String {
     }
 }
 
-/// Bytes of the matrices that a step reads whole, in the file's formats.
+/// Bytes of the matrices that a step reads, in the file's formats.
 fn bytes_per_token(model: &Model) -> u64 {
     let Plan { body, head, .. } = &model.plan;
-    let read = |op: &Op| match op {
-        Op::MatMul { weight, .. } => model.weights.desc(*weight).tensors.iter().map(|t| t.bytes).sum(),
-        _ => 0,
-    };
-    body.iter().chain(head).map(read).sum()
+    body.iter().chain(head).map(|op| model.plan.weight_bytes(op)).sum()
 }

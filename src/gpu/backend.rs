@@ -25,7 +25,7 @@ use crate::engine::backend::{
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
-use crate::plan::{KvShape, PAGE, Plan, Shape};
+use crate::plan::{KvShape, PAGE, Plan};
 use crate::sample::Sampling;
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
@@ -298,9 +298,7 @@ fn prefill_instance(
 /// Rows of a prefill chunk: a multiple of the matmul tile, more than one.
 fn prefill_rows(gpu: &Gpu, plan: &Plan, n_ctx: usize) -> usize {
     let widths = plan.buffers.iter().enumerate().filter(|(id, _)| *id != plan.logits.0 as usize);
-    let widest = widths.map(|(_, shape)| match shape {
-        Shape::F32 { width } | Shape::Q8 { width } => *width,
-    });
+    let widest = widths.map(|(_, shape)| shape.vectors() * shape.width());
     let row_bytes = (4 * widest.max().unwrap_or(1))
         .max(partials_bytes(&plan.body, CHUNK, n_ctx, Spread::CHUNK.chunks_per_unit) as usize / CHUNK);
     let fitting = MAX_CHUNK_BYTES / row_bytes;

@@ -1,5 +1,7 @@
 //! Turns the operations of a plan into steps: kernels, parameters, bindings.
 
+mod experts;
+
 use bytemuck::{Pod, bytes_of};
 
 use super::buffers::{Allocator, STORAGE, UNIFORM};
@@ -13,6 +15,7 @@ use super::weights::{GpuWeights, Part, plane_offsets};
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
 use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
+use crate::quant::PlaneLayout;
 
 /// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
 const MAX_ROWS_A_GROUP: usize = 16;
@@ -27,23 +30,24 @@ const HEADS_A_GROUP: usize = 4;
 /// A buffer of the plan on the device.
 #[derive(Debug, Clone)]
 pub(crate) enum PlanBuffer {
-    /// `[rows, width]`
-    F32 { width: usize, values: wgpu::Buffer },
-    /// int8 blocks and their scales and sums.
-    Q8 { width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
+    /// `[rows, vectors, width]`
+    F32 { vectors: usize, width: usize, values: wgpu::Buffer },
+    /// int8 blocks and their scales and sums, vector by vector.
+    Q8 { vectors: usize, width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
 }
 
 impl PlanBuffer {
     fn new(allocator: &mut Allocator, shape: Shape, rows: usize) -> Self {
         match shape {
-            Shape::F32 { width } => {
-                PlanBuffer::F32 { width, values: allocator.buffer("activations", (rows * width * 4) as u64, STORAGE) }
+            Shape::F32 { vectors, width } => {
+                let values = allocator.buffer("activations", (rows * vectors * width * 4) as u64, STORAGE);
+                PlanBuffer::F32 { vectors, width, values }
             }
-            Shape::Q8 { width } => {
-                let places = rows * Segments::of(width).places();
+            Shape::Q8 { vectors, width } => {
+                let places = rows * vectors * Segments::of(width).places();
                 let q = allocator.buffer("activations", (places * 32) as u64, STORAGE);
                 let s = allocator.buffer("activations", (places * 8) as u64, STORAGE);
-                PlanBuffer::Q8 { width, q, s }
+                PlanBuffer::Q8 { vectors, width, q, s }
             }
         }
     }
@@ -58,12 +62,20 @@ impl PlanBuffer {
 
     /// Bytes of a row of an f32 buffer.
     pub(crate) fn row_bytes(&self) -> u64 {
-        4 * self.width() as u64
+        4 * (self.vectors() * self.width()) as u64
     }
 
+    /// Values a vector.
     fn width(&self) -> usize {
         match self {
             PlanBuffer::F32 { width, .. } | PlanBuffer::Q8 { width, .. } => *width,
+        }
+    }
+
+    /// Vectors a row.
+    fn vectors(&self) -> usize {
+        match self {
+            PlanBuffer::F32 { vectors, .. } | PlanBuffer::Q8 { vectors, .. } => *vectors,
         }
     }
 
@@ -77,7 +89,15 @@ impl PlanBuffer {
         }
     }
 
-    /// Segments of a row's blocks and blocks a segment; only int8 outputs have a use for them.
+    /// Bindings 4 and 5 of a product with it.
+    fn factor(&self) -> Vec<(u32, wgpu::Buffer)> {
+        match self {
+            PlanBuffer::F32 { values, .. } => vec![(4, values.clone())],
+            PlanBuffer::Q8 { q, s, .. } => vec![(4, q.clone()), (5, s.clone())],
+        }
+    }
+
+    /// Segments of a vector's blocks and blocks a segment; only int8 outputs have a use for them.
     fn segments(&self) -> (u32, u32) {
         match self {
             PlanBuffer::F32 { .. } => (1, 1),
@@ -267,6 +287,9 @@ impl<'a> Lowering<'a> {
             Op::RopeAppend { .. } => return self.rope_append(op),
             Op::Attention { qkv, out, heads, layer } => self.attention(qkv, out, heads, layer),
             Op::GatedActivation { gate_up, out, activation } => self.gated_activation(gate_up, out, activation),
+            Op::Route { logits, out } => self.route(logits, out),
+            Op::ExpertMatMul { .. } => self.expert_matmul(op),
+            Op::CombineExperts { y, route, out } => self.combine_experts(y, route, out),
             Op::Sample { logits } => self.sample(logits),
         }
         Ok(())
@@ -343,10 +366,7 @@ impl<'a> Lowering<'a> {
         let layout = &matrix.layout;
         let (tile, form) = (self.spread.tile, self.form);
         let by_slot = u32::from(self.in_head && out_id == self.plan.logits);
-        let rows_a_group = match form {
-            MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
-            MatMulForm::Serial => SERIAL_LANES,
-        };
+        let rows_a_group = rows_a_group(form, layout);
         let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
@@ -377,10 +397,7 @@ impl<'a> Lowering<'a> {
                 (3, part.planes.clone()),
                 (10, out.f32().clone()),
             ];
-            match &x {
-                PlanBuffer::F32 { values, .. } => bindings.push((4, values.clone())),
-                PlanBuffer::Q8 { q, s, .. } => bindings.extend([(4, q.clone()), (5, s.clone())]),
-            }
+            bindings.extend(x.factor());
             let grid = Grid::tiles(part.rows.div_ceil(rows_a_group) as u32, tile);
             self.push(Kernel::MatMul { kind: layout.kind, tile, form }, params, bindings, grid);
         }
@@ -482,6 +499,7 @@ impl<'a> Lowering<'a> {
         let (segments, segment_len) = out.segments();
         let params = params::GatedActivation {
             zero: 0,
+            vectors: out.vectors() as u32,
             width: out.width() as u32,
             segments,
             segment_len,
@@ -492,7 +510,7 @@ impl<'a> Lowering<'a> {
         };
         let (output, mut bindings) = out.output(false);
         bindings.extend([(1, self.sequence.state.clone()), (2, self.buffer(gate_up).f32().clone())]);
-        let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
+        let grid = Grid::Vectors { x: out.width().div_ceil(256) as u32, vectors: out.vectors() as u32 };
         self.push(Kernel::GatedActivation(output), params, bindings, grid);
     }
 
@@ -500,6 +518,14 @@ impl<'a> Lowering<'a> {
         let (sequence, n_vocab, logits) = (self.sequence, self.plan.n_vocab, self.buffer(logits));
         let bound = Bound { sequence, n_vocab, logits: logits.f32() };
         self.drafts.extend(bound.plain());
+    }
+}
+
+/// Rows of a weight one matmul workgroup computes.
+fn rows_a_group(form: MatMulForm, layout: &PlaneLayout) -> usize {
+    match form {
+        MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
+        MatMulForm::Serial => SERIAL_LANES,
     }
 }
 
@@ -515,7 +541,7 @@ struct PlaneParams {
 }
 
 impl PlaneParams {
-    fn of(layout: &crate::quant::PlaneLayout, part: &Part) -> Self {
+    fn of(layout: &PlaneLayout, part: &Part) -> Self {
         let [high, scales, supers] = plane_offsets(layout, part.rows).map(|bytes| bytes as u32 / 4);
         PlaneParams {
             quants_stride: layout.quants_stride as u32 / 16,

@@ -127,10 +127,51 @@ params! {
 params! {
     /// Of `gated_activation`.
     GatedActivation {
+        vectors: u32,
         width: u32,
         segments: u32,
         segment_len: u32,
         activation: u32,
+    }
+}
+
+params! {
+    /// Of `route`.
+    Route {
+        n_experts: u32,
+        n_used: u32,
+    }
+}
+
+params! {
+    /// Of `expert_matmul`.
+    ExpertMatMul {
+        first_row: u32,
+        rows: u32,
+        n_rows: u32,
+        blocks: u32,
+        segments: u32,
+        segment_len: u32,
+        rows_a_group: u32,
+        n_used: u32,
+        x_vectors: u32,
+        out_offset: u32,
+        out_width: u32,
+        quants_stride: u32,
+        high_offset: u32,
+        high_stride: u32,
+        scales_offset: u32,
+        scales_stride: u32,
+        supers_offset: u32,
+        supers_stride: u32,
+    }
+}
+
+params! {
+    /// Of `combine_experts`.
+    CombineExperts {
+        width: u32,
+        n_used: u32,
     }
 }
 
@@ -312,6 +353,9 @@ mod tests {
                 Kernel::Attention => Attention::FIELDS,
                 Kernel::AttentionMerge(_) => AttentionMerge::FIELDS,
                 Kernel::GatedActivation(_) => GatedActivation::FIELDS,
+                Kernel::Route => Route::FIELDS,
+                Kernel::ExpertMatMul { .. } => ExpertMatMul::FIELDS,
+                Kernel::CombineExperts => CombineExperts::FIELDS,
                 Kernel::Sample => Sample::FIELDS,
                 Kernel::SampleAdjust => SampleAdjust::FIELDS,
                 Kernel::SampleFilter => SampleFilter::FIELDS,

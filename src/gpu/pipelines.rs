@@ -68,6 +68,30 @@ impl MatMulForm {
             MatMulForm::Serial => include_str!("../../shaders/matmul_serial.wgsl"),
         }
     }
+
+    fn expert_source(self) -> &'static str {
+        match self {
+            MatMulForm::Lanes => include_str!("../../shaders/expert_matmul.wgsl"),
+            MatMulForm::Serial => include_str!("../../shaders/expert_matmul_serial.wgsl"),
+        }
+    }
+
+    /// How a row's segments are combined.
+    fn tree(self) -> &'static str {
+        match self {
+            MatMulForm::Lanes => include_str!("../../shaders/shared/tree32.wgsl"),
+            MatMulForm::Serial => include_str!("../../shaders/shared/tree_serial.wgsl"),
+        }
+    }
+
+    /// How a segment of a row of a format is folded.
+    fn fold(self, kind: QuantType) -> String {
+        match (kind.is_quantised(), self) {
+            (false, _) => FOLD_FLOAT.into(),
+            (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
+            (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
+        }
+    }
 }
 
 /// A kernel in one variant.
@@ -80,6 +104,9 @@ pub(crate) enum Kernel {
     Attention,
     AttentionMerge(Output),
     GatedActivation(Output),
+    Route,
+    ExpertMatMul { kind: QuantType, form: MatMulForm },
+    CombineExperts,
     Sample,
     SampleAdjust,
     SampleFilter,
@@ -109,6 +136,9 @@ const FOLD_Q8_AHEAD: &str = include_str!("../../shaders/shared/fold_q8_ahead.wgs
 const FOLD_Q8_SERIAL: &str = include_str!("../../shaders/shared/fold_q8_serial.wgsl");
 const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
 const MATMUL_PARAMS: &str = include_str!("../../shaders/shared/matmul_params.wgsl");
+const EXPERT_MATMUL_PARAMS: &str = include_str!("../../shaders/shared/expert_matmul_params.wgsl");
+const ROUTE: &str = include_str!("../../shaders/route.wgsl");
+const COMBINE_EXPERTS: &str = include_str!("../../shaders/combine_experts.wgsl");
 const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
@@ -149,7 +179,7 @@ impl Kernel {
     pub(crate) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
-        all.extend([Kernel::StreamRead, Kernel::Empty]);
+        all.extend([Kernel::StreamRead, Kernel::Empty, Kernel::Route, Kernel::CombineExperts]);
         for output in Output::ALL {
             all.push(Kernel::RmsNorm(output));
         }
@@ -160,6 +190,7 @@ impl Kernel {
             all.push(Kernel::Embed(kind));
             for form in MatMulForm::ALL {
                 all.extend(TILES.map(|tile| Kernel::MatMul { kind, tile, form }));
+                all.push(Kernel::ExpertMatMul { kind, form });
             }
         }
         all
@@ -175,6 +206,9 @@ impl Kernel {
             Kernel::Attention => "attention",
             Kernel::AttentionMerge(_) => "attention_merge",
             Kernel::GatedActivation(_) => "gated_activation",
+            Kernel::Route => "route",
+            Kernel::ExpertMatMul { .. } => "expert_matmul",
+            Kernel::CombineExperts => "combine_experts",
             Kernel::Sample => "sample",
             Kernel::SampleAdjust => "sample_adjust",
             Kernel::SampleFilter => "sample_filter",
@@ -191,6 +225,7 @@ impl Kernel {
         match self {
             Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
             Kernel::MatMul { kind, tile, form } => format!("{stem}_{}_{kind:?}_x{tile}", form.name()).to_lowercase(),
+            Kernel::ExpertMatMul { kind, form } => format!("{stem}_{}_{kind:?}", form.name()).to_lowercase(),
             Kernel::RmsNorm(output) | Kernel::AttentionMerge(output) | Kernel::GatedActivation(output) => {
                 format!("{stem}_{}", output.name())
             }
@@ -204,14 +239,16 @@ impl Kernel {
             Kernel::Embed(kind) => [EXACT, STATE, RUNNING, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, STATE, RUNNING, POSITION, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile, form } => {
-                let fold = match (kind.is_quantised(), form) {
-                    (false, _) => FOLD_FLOAT.into(),
-                    (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
-                    (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
-                };
                 let tile = format!("const TILE: u32 = {tile}u;\n");
-                [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind), &fold, form.source()].concat()
+                let shared = [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind)].concat();
+                [&shared, &form.fold(kind), form.tree(), form.source()].concat()
             }
+            Kernel::ExpertMatMul { kind, form } => {
+                let shared = [EXACT, STATE, RUNNING, EXPERT_MATMUL_PARAMS, &weights(kind)].concat();
+                [&shared, &form.fold(kind), form.tree(), form.expert_source()].concat()
+            }
+            Kernel::Route => [EXACT, STATE, RUNNING, ORDER, ROUTE].concat(),
+            Kernel::CombineExperts => [EXACT, STATE, RUNNING, COMBINE_EXPERTS].concat(),
             Kernel::RopeAppend => [EXACT, TREE256, STATE, RUNNING, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, RUNNING, POSITION, CHUNKS, ATTENTION].concat(),
             Kernel::AttentionMerge(output) => {

@@ -18,6 +18,10 @@ const MAX_GROUPS: u32 = 65535;
 pub(crate) enum Grid {
     /// `[x, rows, 1]`
     Rows { x: u32 },
+    /// `[x, rows * vectors, 1]`
+    Vectors { x: u32, vectors: u32 },
+    /// `[x, y, rows * vectors]`
+    Picks { x: u32, y: u32, vectors: u32 },
     /// `[x, y, ceil(rows / tile)]`
     Tiles { x: u32, y: u32, tile: u32 },
     /// `[units of the row that sees most, y, rows]`
@@ -27,8 +31,14 @@ pub(crate) enum Grid {
 impl Grid {
     /// One workgroup for each `groups`, spread over two dimensions where one does not hold them; `tile` rows each.
     pub(crate) fn tiles(groups: u32, tile: u32) -> Self {
-        let y = groups.div_ceil(MAX_GROUPS).max(1);
-        Grid::Tiles { x: groups.div_ceil(y), y, tile }
+        let (x, y) = spread(groups);
+        Grid::Tiles { x, y, tile }
+    }
+
+    /// The same for each of `vectors` experts that a row picks.
+    pub(crate) fn picks(groups: u32, vectors: u32) -> Self {
+        let (x, y) = spread(groups);
+        Grid::Picks { x, y, vectors }
     }
 
     /// Workgroups for the rows at `positions`.
@@ -36,6 +46,8 @@ impl Grid {
         let rows = positions.len() as u32;
         match self {
             Grid::Rows { x } => [x, rows, 1],
+            Grid::Vectors { x, vectors } => [x, rows * vectors, 1],
+            Grid::Picks { x, y, vectors } => [x, y, rows * vectors],
             Grid::Tiles { x, y, tile } => [x, y, rows.div_ceil(tile)],
             Grid::Units { y, window, chunks_per_unit } => {
                 let units = positions.iter().map(|p| visible_units(*p, window, chunks_per_unit));
@@ -43,6 +55,12 @@ impl Grid {
             }
         }
     }
+}
+
+/// `x * y` workgroups, at least `groups`.
+fn spread(groups: u32) -> (u32, u32) {
+    let y = groups.div_ceil(MAX_GROUPS).max(1);
+    (groups.div_ceil(y), y)
 }
 
 /// Units of chunks the row at `position` sees; `window` 0 has no limit.

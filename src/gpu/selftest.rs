@@ -38,6 +38,21 @@ const KNOWN: [(QuantType, u64); 11] = [
     (QuantType::Q6_K, 0x0721_8088_4c6d_d0cd),
 ];
 
+/// The same of a micro model with experts.
+const KNOWN_EXPERTS: [(QuantType, u64); 11] = [
+    (QuantType::F32, 0x3d3c_24eb_e6f6_292d),
+    (QuantType::F16, 0x6932_2c83_82a4_ce74),
+    (QuantType::BF16, 0x8e96_ba87_c471_beaa),
+    (QuantType::Q4_0, 0x2352_cfef_756c_7768),
+    (QuantType::Q4_1, 0x83d0_8afe_6c43_92fc),
+    (QuantType::Q5_0, 0xdfbe_98be_fc1d_57d3),
+    (QuantType::Q5_1, 0x6240_e650_8969_9dcc),
+    (QuantType::Q8_0, 0x148e_7fcc_c7af_0849),
+    (QuantType::Q4_K, 0x8ab7_5a57_31fa_0108),
+    (QuantType::Q5_K, 0xf0e8_f977_6cbe_fafa),
+    (QuantType::Q6_K, 0x4e86_af4c_f907_ce34),
+];
+
 /// What the test found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -49,18 +64,20 @@ pub struct Report {
     pub milliseconds: f64,
 }
 
-/// Tests `gpu` on the formats in `kinds`.
+/// Tests `gpu` on the formats in `kinds`; on the operations on experts, too, where `experts` is set.
 ///
 /// # Errors
 /// [`Error::SelfTest`] where the device's logits are wrong rather than rounded otherwise.
-pub async fn run(gpu: &Gpu, kinds: &[QuantType]) -> Result<Report> {
+pub async fn run(gpu: &Gpu, kinds: &[QuantType], experts: bool) -> Result<Report> {
     let start = now_ms();
     let mut exact = true;
-    for &(kind, known) in KNOWN.iter().filter(|(kind, _)| kinds.contains(kind)) {
-        let found = on_gpu(gpu, kind).await?;
+    let with_experts = KNOWN_EXPERTS.iter().filter(|_| experts);
+    let tests = KNOWN.iter().map(|known| (known, DENSE)).chain(with_experts.map(|known| (known, WITH_EXPERTS)));
+    for (&(kind, known), micros) in tests.filter(|((kind, _), _)| kinds.contains(kind)) {
+        let found = on_gpu(gpu, kind, micros).await?;
         if found.hash() != known {
             exact = false;
-            let error = found.error_against(&on_cpu(kind).await?);
+            let error = found.error_against(&on_cpu(kind, micros).await?);
             if error.is_nan() || error >= MAX_ERROR {
                 return Err(wrong(gpu, kind, error).await);
             }
@@ -112,6 +129,26 @@ fn micro_gemma(kind: QuantType) -> MicroModel {
         ..MicroModel::gemma3(kind)
     }
 }
+
+/// The same for experts.
+fn micro_experts(kind: QuantType) -> MicroModel {
+    MicroModel {
+        n_layers: 1,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 32,
+        n_experts: 4,
+        n_experts_used: 2,
+        vocab: 270,
+        n_ctx: N_CTX,
+        ..MicroModel::qwen3moe(kind)
+    }
+}
+
+/// Micro models of a format.
+type Micros = &'static [fn(QuantType) -> MicroModel];
+const DENSE: Micros = &[micro_model, micro_gemma];
+const WITH_EXPERTS: Micros = &[micro_experts];
 
 /// Everything the micro models gave.
 #[derive(Default)]
@@ -168,9 +205,9 @@ async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     Ok(())
 }
 
-async fn on_gpu(gpu: &Gpu, kind: QuantType) -> Result<Answer> {
+async fn on_gpu(gpu: &Gpu, kind: QuantType, micros: Micros) -> Result<Answer> {
     let mut answer = Answer::default();
-    for micro in [micro_model(kind), micro_gemma(kind)] {
+    for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = GpuWeights::new(gpu);
         let model = load(micro, &mut weights).await?;
         ask(&mut GpuBackend::new(gpu, Arc::new(model.plan), weights, N_CTX).await?, &mut answer).await?;
@@ -178,9 +215,9 @@ async fn on_gpu(gpu: &Gpu, kind: QuantType) -> Result<Answer> {
     Ok(answer)
 }
 
-async fn on_cpu(kind: QuantType) -> Result<Answer> {
+async fn on_cpu(kind: QuantType, micros: Micros) -> Result<Answer> {
     let mut answer = Answer::default();
-    for micro in [micro_model(kind), micro_gemma(kind)] {
+    for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = CpuWeights::default();
         let model = load(micro, &mut weights).await?;
         ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1)?, &mut answer).await?;
@@ -194,9 +231,11 @@ mod tests {
 
     #[test]
     fn known_answers_are_the_cpu_backends() {
-        let found = KNOWN.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind)).unwrap().hash()));
-        let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
-        assert_eq!(found, KNOWN, "the contract's answers are\n    {shown}");
+        for (known, micros) in [(KNOWN, DENSE), (KNOWN_EXPERTS, WITH_EXPERTS)] {
+            let found = known.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind, micros)).unwrap().hash()));
+            let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
+            assert_eq!(found, known, "the contract's answers are\n    {shown}");
+        }
     }
 
     #[test]

@@ -13,9 +13,11 @@ impl PlanBuffer {
     /// The first `rows` rows: f32 bits, or the int8 words and then scales and sums (`Q8Rows::words` of the cpu).
     pub(crate) async fn words(&self, gpu: &Gpu, purpose: Readback, rows: usize) -> Result<Vec<u32>> {
         match self {
-            PlanBuffer::F32 { width, values } => read_words(gpu, purpose, values, 0, rows * width).await,
-            PlanBuffer::Q8 { width, q, s } => {
-                let places = rows * Segments::of(*width).places();
+            PlanBuffer::F32 { vectors, width, values } => {
+                read_words(gpu, purpose, values, 0, rows * vectors * width).await
+            }
+            PlanBuffer::Q8 { vectors, width, q, s } => {
+                let places = rows * vectors * Segments::of(*width).places();
                 let mut words = read_words(gpu, purpose, q, 0, places * 8).await?;
                 words.extend(read_words(gpu, purpose, s, 0, places * 2).await?);
                 Ok(words)

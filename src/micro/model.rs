@@ -20,6 +20,8 @@ pub enum Arch {
     Gemma3,
     /// Qwen 3, dense.
     Qwen3,
+    /// Qwen 3, mixture of experts.
+    Qwen3Moe,
 }
 
 impl Arch {
@@ -29,6 +31,7 @@ impl Arch {
             Self::Llama => "llama",
             Self::Gemma3 => "gemma3",
             Self::Qwen3 => "qwen3",
+            Self::Qwen3Moe => "qwen3moe",
         }
     }
 }
@@ -53,8 +56,12 @@ pub struct MicroModel {
     pub n_kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Width of the feed-forward layer.
+    /// Width of the feed-forward layer; of one expert where there are experts.
     pub ffn: usize,
+    /// Experts of a feed-forward layer; 0 for none.
+    pub n_experts: usize,
+    /// Experts that a token uses.
+    pub n_experts_used: usize,
     /// Tokens; fewer than the stub tokenizer needs (270) count as 270.
     pub vocab: usize,
     /// Longest context.
@@ -172,10 +179,22 @@ impl MicroModel {
             weight("attn_v", kv, self.d),
             weight("attn_output", self.d, q),
             norm(&name("ffn_norm"), self.d),
-            weight("ffn_gate", self.ffn, self.d),
-            weight("ffn_up", self.ffn, self.d),
-            weight("ffn_down", self.d, self.ffn),
         ]);
+        let (d, ffn, n_experts) = (self.d, self.ffn, self.n_experts);
+        if self.arch == Arch::Qwen3Moe {
+            let experts = |stem: &str, rows, k| Tensor {
+                dims: vec![k, rows, n_experts],
+                ..matrix(&name(stem), n_experts * rows, k, self.quant)
+            };
+            list.extend([
+                matrix(&name("ffn_gate_inp"), n_experts, d, QuantType::F32),
+                experts("ffn_gate_exps", ffn, d),
+                experts("ffn_up_exps", ffn, d),
+                experts("ffn_down_exps", d, ffn),
+            ]);
+        } else {
+            list.extend([weight("ffn_gate", ffn, d), weight("ffn_up", ffn, d), weight("ffn_down", d, ffn)]);
+        }
         if self.arch != Arch::Llama {
             list.extend([norm(&name("attn_q_norm"), self.head_dim), norm(&name("attn_k_norm"), self.head_dim)]);
         }
@@ -194,7 +213,7 @@ impl MicroModel {
             ("block_count", self.n_layers),
             ("context_length", self.n_ctx),
             ("embedding_length", self.d),
-            ("feed_forward_length", self.ffn),
+            ("feed_forward_length", self.ffn * self.n_experts_used.max(1)),
             ("attention.head_count", self.n_heads),
             ("attention.head_count_kv", self.n_kv_heads),
             ("attention.key_length", self.head_dim),
@@ -211,6 +230,11 @@ impl MicroModel {
             }
             Arch::Gemma3 => w.u32("gemma3.attention.sliding_window", self.window as u32),
             Arch::Qwen3 => {}
+            Arch::Qwen3Moe => {
+                w.u32("qwen3moe.expert_count", self.n_experts as u32);
+                w.u32("qwen3moe.expert_used_count", self.n_experts_used as u32);
+                w.u32("qwen3moe.expert_feed_forward_length", self.ffn as u32);
+            }
         }
         add_tokenizer(&mut w, self.n_vocab());
         w
@@ -276,10 +300,12 @@ mod tests {
         for quant in QuantType::ALL {
             let (llama, llama3) = (MicroModel::llama(quant), MicroModel::llama3(quant));
             let (smol, tiny, gemma3) = (MicroModel::smol(quant), MicroModel::tiny(quant), MicroModel::gemma3(quant));
-            for model in [llama, llama3, smol, tiny, gemma3, MicroModel::qwen3(quant)] {
+            let (qwen3, qwen3moe) = (MicroModel::qwen3(quant), MicroModel::qwen3moe(quant));
+            for model in [llama, llama3, smol, tiny, gemma3, qwen3, qwen3moe] {
                 let header = opened(&model).header;
                 assert_eq!(header.tensors().len(), model.tensors().len(), "{model:?}");
-                assert_eq!(header.require("blk.1.ffn_down.weight").expect("there").kind, fitting(quant, model.ffn));
+                let down = if model.n_experts > 0 { "blk.1.ffn_down_exps.weight" } else { "blk.1.ffn_down.weight" };
+                assert_eq!(header.require(down).expect("there").kind, fitting(quant, model.ffn));
                 assert_eq!(header.tensor("output.weight").is_none(), model.tied);
                 let tokens = header.metadata.strings("tokenizer.ggml.tokens").expect("a vocabulary").count();
                 assert_eq!(tokens, model.vocab);

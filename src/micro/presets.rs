@@ -13,6 +13,8 @@ struct RealShape {
     n_kv_heads: usize,
     head_dim: usize,
     ffn: usize,
+    n_experts: usize,
+    n_experts_used: usize,
     vocab: usize,
     n_ctx: usize,
     tied: bool,
@@ -20,7 +22,7 @@ struct RealShape {
     rope_factor: Option<f32>,
 }
 
-const REAL_SHAPES: [RealShape; 6] = [
+const REAL_SHAPES: [RealShape; 7] = [
     RealShape {
         name: "smollm2-135m",
         arch: Arch::Llama,
@@ -30,6 +32,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 3,
         head_dim: 64,
         ffn: 1536,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 49_152,
         n_ctx: 8192,
         tied: true,
@@ -45,6 +49,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 1,
         head_dim: 256,
         ffn: 2048,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 262_144,
         n_ctx: 32_768,
         tied: true,
@@ -60,6 +66,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 64,
         ffn: 8192,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 128_256,
         n_ctx: 131_072,
         tied: true,
@@ -75,6 +83,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 14_336,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 128_256,
         n_ctx: 131_072,
         tied: false,
@@ -90,6 +100,8 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 3072,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 151_936,
         n_ctx: 40_960,
         tied: true,
@@ -105,9 +117,28 @@ const REAL_SHAPES: [RealShape; 6] = [
         n_kv_heads: 8,
         head_dim: 128,
         ffn: 9728,
+        n_experts: 0,
+        n_experts_used: 0,
         vocab: 151_936,
         n_ctx: 40_960,
         tied: true,
+        rope_theta: 1e6,
+        rope_factor: None,
+    },
+    RealShape {
+        name: "qwen3-30b-a3b",
+        arch: Arch::Qwen3Moe,
+        n_layers: 48,
+        d: 2048,
+        n_heads: 32,
+        n_kv_heads: 4,
+        head_dim: 128,
+        ffn: 768,
+        n_experts: 128,
+        n_experts_used: 8,
+        vocab: 151_936,
+        n_ctx: 40_960,
+        tied: false,
         rope_theta: 1e6,
         rope_factor: None,
     },
@@ -126,6 +157,8 @@ impl MicroModel {
             n_kv_heads: 2,
             head_dim: 32,
             ffn: 512,
+            n_experts: 0,
+            n_experts_used: 0,
             vocab: 512,
             n_ctx: 512,
             tied: true,
@@ -179,6 +212,11 @@ impl MicroModel {
         Self { arch: Arch::Qwen3, head_dim: 64, rope_theta: 1_000_000.0, eps: 1e-6, ..Self::llama(quant) }
     }
 
+    /// A Qwen 3 of two layers with eight experts, three of them used.
+    pub fn qwen3moe(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen3Moe, ffn: 256, n_experts: 8, n_experts_used: 3, ..Self::qwen3(quant) }
+    }
+
     /// The names `real` knows.
     pub fn real_names() -> impl Iterator<Item = &'static str> {
         REAL_SHAPES.iter().map(|s| s.name)
@@ -191,6 +229,7 @@ impl MicroModel {
             Arch::Llama => Self::llama(quant),
             Arch::Gemma3 => Self { window: 512, ..Self::gemma3(quant) },
             Arch::Qwen3 => Self::qwen3(quant),
+            Arch::Qwen3Moe => Self::qwen3moe(quant),
         };
         Some(Self {
             n_layers: s.n_layers,
@@ -199,6 +238,8 @@ impl MicroModel {
             n_kv_heads: s.n_kv_heads,
             head_dim: s.head_dim,
             ffn: s.ffn,
+            n_experts: s.n_experts,
+            n_experts_used: s.n_experts_used,
             vocab: s.vocab,
             n_ctx: s.n_ctx,
             tied: s.tied,

@@ -19,8 +19,10 @@ pub struct Config {
     pub n_kv_heads: usize,
     /// Values a head.
     pub head_dim: usize,
-    /// Width of the feed-forward part.
+    /// Width of the feed-forward part; of one expert where there are experts.
     pub n_ffn: usize,
+    /// Experts of the feed-forward part, where it has any.
+    pub experts: Option<Experts>,
     /// Tokens.
     pub n_vocab: usize,
     /// Positions the model was trained on.
@@ -37,6 +39,19 @@ pub struct Config {
     pub window: Option<usize>,
 }
 
+/// Experts of a layer's feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    /// All of them.
+    pub n_experts: usize,
+    /// Those that a row picks.
+    pub n_used: usize,
+}
+
+/// Experts that backends have room for: all of a layer, and those that a row picks.
+const MAX_EXPERTS: usize = 512;
+const MAX_EXPERTS_USED: usize = 64;
+
 /// Upper bounds that keep a damaged file from asking for absurd sizes.
 const MAX_LAYERS: usize = 1024;
 const MAX_WIDTH: usize = 1 << 20;
@@ -52,13 +67,15 @@ impl Config {
         let n_heads = keys.bounded("attention.head_count", 1..=MAX_WIDTH)?;
         let n_kv_heads = keys.opt("attention.head_count_kv")?.unwrap_or(n_heads);
         let head_dim = keys.opt("attention.key_length")?.unwrap_or(d / n_heads);
+        let experts = keys.experts()?;
         let config = Config {
             n_layers: keys.bounded("block_count", 1..=MAX_LAYERS)?,
             d,
             n_heads,
             n_kv_heads,
             head_dim,
-            n_ffn: keys.width("feed_forward_length")?,
+            n_ffn: keys.n_ffn(experts)?,
+            experts,
             n_vocab: header.require("token_embd.weight")?.rows(),
             n_ctx_train: keys.bounded("context_length", 1..=MAX_CONTEXT)?,
             eps: meta.f32(&keys.name("attention.layer_norm_rms_epsilon"))?,
@@ -141,10 +158,36 @@ impl Keys<'_> {
     /// A width: a multiple of 32.
     fn width(&self, key: &str) -> Result<usize> {
         let value = self.bounded(key, 32..=MAX_WIDTH)?;
-        if value.is_multiple_of(32) {
+        self.multiple_of_32(key, value)
+    }
+
+    fn multiple_of_32(&self, key: &str, value: usize) -> Result<usize> {
+        if value.is_multiple_of(32) && value > 0 {
             return Ok(value);
         }
         Err(Error::BadValue { key: self.name(key), found: value.to_string(), expected: "a multiple of 32".into() })
+    }
+
+    /// The experts, where the file has any.
+    fn experts(&self) -> Result<Option<Experts>> {
+        if matches!(self.opt("expert_count")?, None | Some(0)) {
+            return Ok(None);
+        }
+        let n_experts = self.bounded("expert_count", 1..=MAX_EXPERTS)?;
+        let n_used = self.bounded("expert_used_count", 1..=n_experts.min(MAX_EXPERTS_USED))?;
+        Ok(Some(Experts { n_experts, n_used }))
+    }
+
+    /// Width of the feed-forward part; a file may give that of all used experts together, as llama.cpp reads it.
+    fn n_ffn(&self, experts: Option<Experts>) -> Result<usize> {
+        let (all, one) = ("feed_forward_length", "expert_feed_forward_length");
+        match experts {
+            None => self.width(all),
+            Some(experts) if matches!(self.opt(one)?, None | Some(0)) => {
+                self.multiple_of_32(all, self.width(all)? / experts.n_used)
+            }
+            Some(_) => self.width(one),
+        }
     }
 
     /// The divisor of linear RoPE scaling.

@@ -23,10 +23,19 @@ pub struct WeightDesc {
     pub kind: QuantType,
     /// Rows of all tensors together; 1 for a vector.
     pub rows: usize,
+    /// Experts whose rows follow one another; 1 for what no expert has.
+    pub n_experts: usize,
     /// Values a row.
     pub k: usize,
     /// Use.
     pub role: Role,
+}
+
+impl WeightDesc {
+    /// Rows of one expert; all where there are none.
+    pub fn expert_rows(&self) -> usize {
+        self.rows / self.n_experts
+    }
 }
 
 /// The list of weights, indexed by `WeightId`.
@@ -60,7 +69,8 @@ impl Weights {
     pub fn vector(&mut self, header: &Header, name: &str, k: usize) -> Result<WeightId> {
         let info = header.require(name)?;
         expect_shape(info, 1, k)?;
-        Ok(self.push(WeightDesc { tensors: vec![info.clone()], kind: info.kind, rows: 1, k, role: Role::Vector }))
+        let tensors = vec![info.clone()];
+        Ok(self.push(WeightDesc { tensors, kind: info.kind, rows: 1, n_experts: 1, k, role: Role::Vector }))
     }
 
     /// A matrix of `rows` rows of `k` values.
@@ -83,12 +93,35 @@ impl Weights {
                     tensors: vec![info.clone()],
                     kind: info.kind,
                     rows,
+                    n_experts: 1,
                     k,
                     role: Role::Matrix,
                 }),
             }
         }
         Ok(groups.into_iter().map(|g| self.push(g)).collect())
+    }
+
+    /// The matrices of `n_experts` experts, `rows` rows of `k` values each: one tensor of three dimensions.
+    pub fn experts(
+        &mut self,
+        header: &Header,
+        name: &str,
+        n_experts: usize,
+        rows: usize,
+        k: usize,
+    ) -> Result<WeightId> {
+        let info = header.require(name)?;
+        if info.dims != [k, rows, n_experts].map(|n| n as u64) {
+            return Err(Error::BadTensor {
+                tensor: info.name.clone(),
+                found: format!("dimensions {:?}", info.dims),
+                expected: format!("[{k}, {rows}, {n_experts}]"),
+            });
+        }
+        expect_matrix(info, n_experts * rows, k)?;
+        let (tensors, rows) = (vec![info.clone()], n_experts * rows);
+        Ok(self.push(WeightDesc { tensors, kind: info.kind, rows, n_experts, k, role: Role::Matrix }))
     }
 }
 

@@ -59,7 +59,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     fn f32(&mut self, width: usize) -> BufferId {
-        self.buffer(Shape::F32 { width })
+        self.buffer(Shape::f32(width))
     }
 
     fn desc(&self, id: WeightId) -> &'a WeightDesc {
@@ -84,12 +84,18 @@ impl<'a> PlanBuilder<'a> {
         out
     }
 
-    /// Makes the forms of an activation that `readers` need; `emit` writes one form.
-    fn operand(&mut self, width: usize, readers: &[WeightId], mut emit: impl FnMut(&mut Vec<Op>, BufferId)) -> Operand {
+    /// Makes the forms of an activation, `vectors` of `width` values a row, that `readers` need; `emit` writes one form.
+    fn operand(
+        &mut self,
+        vectors: usize,
+        width: usize,
+        readers: &[WeightId],
+        mut emit: impl FnMut(&mut Vec<Op>, BufferId),
+    ) -> Operand {
         let quantised = readers.iter().any(|w| self.desc(*w).kind.is_quantised());
         let float = readers.iter().any(|w| !self.desc(*w).kind.is_quantised());
-        let q8 = quantised.then(|| self.buffer(Shape::Q8 { width }));
-        let f32 = float.then(|| self.f32(width));
+        let q8 = quantised.then(|| self.buffer(Shape::Q8 { vectors, width }));
+        let f32 = float.then(|| self.buffer(Shape::F32 { vectors, width }));
         for out in [q8, f32].into_iter().flatten() {
             emit(&mut self.ops, out);
         }
@@ -99,7 +105,7 @@ impl<'a> PlanBuilder<'a> {
     /// RMS norm of `x` for the matrices in `readers`.
     pub fn rms_norm(&mut self, x: BufferId, weight: WeightId, eps: f32, readers: &[WeightId]) -> Operand {
         let (width, source) = (self.desc(weight).k, self.source());
-        self.operand(width, readers, |ops, out| {
+        self.operand(1, width, readers, |ops, out| {
             ops.push(Op::RmsNorm { x, weight, out, eps, accumulate: false, source });
         })
     }
@@ -114,9 +120,14 @@ impl<'a> PlanBuilder<'a> {
         self.layers.len().checked_sub(1)
     }
 
+    /// The form of an activation that `reader` reads.
+    fn form(&self, x: Operand, reader: WeightId) -> BufferId {
+        let form = if self.desc(reader).kind.is_quantised() { x.q8 } else { x.f32 };
+        form.expect("the operand was made for this reader")
+    }
+
     fn push_matmul(&mut self, weight: WeightId, x: Operand, out: BufferId, out_offset: usize, accumulate: bool) {
-        let form = if self.desc(weight).kind.is_quantised() { x.q8 } else { x.f32 };
-        let x = form.expect("the operand was made for this reader");
+        let x = self.form(x, weight);
         self.ops.push(Op::MatMul { weight, x, out, out_offset, accumulate });
     }
 
@@ -151,17 +162,44 @@ impl<'a> PlanBuilder<'a> {
             q_scale: (prep.scale * std::f64::consts::LOG2_E) as f32,
             layer,
         });
-        self.operand(heads.n_heads * heads.head_dim, readers, |ops, out| {
+        self.operand(1, heads.n_heads * heads.head_dim, readers, |ops, out| {
             ops.push(Op::Attention { qkv, out, heads, layer });
         })
     }
 
     /// `activation(gate) * up`, for the down projections in `readers`.
     pub fn gated_activation(&mut self, gate_up: BufferId, activation: Activation, readers: &[WeightId]) -> Operand {
-        let Shape::F32 { width } = self.buffers[gate_up.0 as usize] else {
-            unreachable!("products are f32");
-        };
-        self.operand(width / 2, readers, |ops, out| ops.push(Op::GatedActivation { gate_up, out, activation }))
+        let shape = self.buffers[gate_up.0 as usize];
+        self.operand(shape.vectors(), shape.width() / 2, readers, |ops, out| {
+            ops.push(Op::GatedActivation { gate_up, out, activation });
+        })
+    }
+
+    /// The `n_used` experts that each row picks by its products with `router`.
+    pub fn route(&mut self, router: WeightId, x: Operand, n_used: usize) -> BufferId {
+        let logits = self.matmul(&[router], x);
+        let out = self.buffer(Shape::F32 { vectors: n_used, width: 2 });
+        self.ops.push(Op::Route { logits, out });
+        out
+    }
+
+    /// The products of `weights`' picked experts with `x`, side by side, a vector for each expert picked.
+    pub fn expert_matmul(&mut self, weights: &[WeightId], x: Operand, route: BufferId) -> BufferId {
+        let vectors = self.buffers[route.0 as usize].vectors();
+        let width = weights.iter().map(|w| self.desc(*w).expert_rows()).sum();
+        let out = self.buffer(Shape::F32 { vectors, width });
+        let mut out_offset = 0;
+        for &weight in weights {
+            let (x, n_experts) = (self.form(x, weight), self.desc(weight).n_experts);
+            self.ops.push(Op::ExpertMatMul { weight, n_experts, x, route, out, out_offset });
+            out_offset += self.desc(weight).expert_rows();
+        }
+        out
+    }
+
+    /// `residual += ` the experts' results `y`, weighted.
+    pub fn combine_experts(&mut self, y: BufferId, route: BufferId, residual: BufferId) {
+        self.ops.push(Op::CombineExperts { y, route, out: residual });
     }
 
     /// Ends the body at `hidden` and adds the head and the sampler.

@@ -22,7 +22,7 @@ pub struct Tag {
     pub op: &'static str,
     /// What makes it differ from others of the stem, for example `ffn_down q4_1 576x1536`.
     pub detail: String,
-    /// Bytes of weights it reads whole: a matmul's.
+    /// Bytes of weights it reads for one row: all of a matmul's, those of the experts picked.
     pub bytes: u64,
 }
 
@@ -51,6 +51,9 @@ impl Op {
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
             Op::GatedActivation { .. } => "gated_activation",
+            Op::Route { .. } => "route",
+            Op::ExpertMatMul { .. } => "expert_matmul",
+            Op::CombineExperts { .. } => "combine_experts",
             Op::Sample { .. } => "sample",
         }
     }
@@ -62,7 +65,7 @@ impl Plan {
         let note = |id: WeightId| self.weights.get(id.0 as usize);
         let text = |id| note(id).map_or_else(String::new, |note| note.text.clone());
         let detail = match *op {
-            Op::Embed { weight, .. } | Op::MatMul { weight, .. } => text(weight),
+            Op::Embed { weight, .. } | Op::MatMul { weight, .. } | Op::ExpertMatMul { weight, .. } => text(weight),
             Op::RmsNorm { out, accumulate: true, .. } => format!("add {}", self.shape(out).width()),
             Op::RmsNorm { out, .. } => self.form(out),
             Op::RopeAppend { heads, .. } => geometry(heads),
@@ -72,13 +75,23 @@ impl Plan {
             },
             Op::GatedActivation { out, activation: Activation::Silu, .. } => format!("silu {}", self.form(out)),
             Op::GatedActivation { out, activation: Activation::GeluTanh, .. } => format!("gelu {}", self.form(out)),
+            Op::Route { logits, out } => format!("{} of {}", self.shape(out).vectors(), self.shape(logits).width()),
+            Op::CombineExperts { y, .. } => self.form(y),
             Op::Sample { .. } => self.n_vocab.to_string(),
         };
-        let bytes = match *op {
-            Op::MatMul { weight, .. } => note(weight).map_or(0, |note| note.bytes),
+        Tag { layer, op: op.stem(), detail, bytes: self.weight_bytes(op) }
+    }
+
+    /// Bytes of weights in the file that an operation reads for one row: all of a matmul's, those of the experts picked.
+    pub fn weight_bytes(&self, op: &Op) -> u64 {
+        let bytes = |id: WeightId| self.weights.get(id.0 as usize).map_or(0, |note| note.bytes);
+        match *op {
+            Op::MatMul { weight, .. } => bytes(weight),
+            Op::ExpertMatMul { weight, n_experts, out, .. } => {
+                bytes(weight) / n_experts as u64 * self.shape(out).vectors() as u64
+            }
             _ => 0,
-        };
-        Tag { layer, op: op.stem(), detail, bytes }
+        }
     }
 
     /// The tags of `ops` in order, which are the body where `is_body` is set.
@@ -88,9 +101,11 @@ impl Plan {
     }
 
     fn form(&self, id: BufferId) -> String {
-        match self.shape(id) {
-            Shape::F32 { width } => format!("f32 {width}"),
-            Shape::Q8 { width } => format!("q8 {width}"),
+        let shape = self.shape(id);
+        let form = if let Shape::F32 { .. } = shape { "f32" } else { "q8" };
+        match (shape.vectors(), shape.width()) {
+            (1, width) => format!("{form} {width}"),
+            (vectors, width) => format!("{form} {vectors}x{width}"),
         }
     }
 }
@@ -107,8 +122,12 @@ pub(super) fn notes(weights: &Weights) -> Vec<WeightNote> {
 
 fn note(desc: &WeightDesc) -> WeightNote {
     let roles: Vec<&str> = desc.tensors.iter().map(|tensor| role(&tensor.name)).collect();
+    let size = match desc.n_experts {
+        1 => format!("{}x{}", desc.rows, desc.k),
+        n => format!("{n}x{}x{}", desc.rows / n, desc.k),
+    };
     WeightNote {
-        text: format!("{} {} {}x{}", roles.join("+"), format!("{:?}", desc.kind).to_lowercase(), desc.rows, desc.k),
+        text: format!("{} {} {size}", roles.join("+"), format!("{:?}", desc.kind).to_lowercase()),
         bytes: desc.tensors.iter().map(|tensor| tensor.bytes).sum(),
     }
 }

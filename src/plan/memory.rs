@@ -12,6 +12,9 @@ impl Op {
             Op::RopeAppend { qkv, .. } => vec![qkv],
             Op::Attention { qkv, out, .. } => vec![qkv, out],
             Op::GatedActivation { gate_up, out, .. } => vec![gate_up, out],
+            Op::Route { logits, out } => vec![logits, out],
+            Op::ExpertMatMul { x, route, out, .. } => vec![x, route, out],
+            Op::CombineExperts { y, route, out } => vec![y, route, out],
             Op::Sample { logits } => vec![logits],
         }
     }
@@ -80,7 +83,7 @@ mod tests {
 
     /// Two layers of a residual stream, in which every value has its own buffer.
     fn unassigned() -> Plan {
-        let (wide, narrow) = (Shape::F32 { width: 64 }, Shape::F32 { width: 32 });
+        let (wide, narrow) = (Shape::f32(64), Shape::f32(32));
         let mut plan = Plan {
             body: vec![Op::Embed { weight: WeightId(0), out: BufferId(0), scale: 1.0 }],
             head: Vec::new(),

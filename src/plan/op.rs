@@ -12,26 +12,47 @@ pub struct BufferId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub u32);
 
-/// What a buffer holds a row.
+/// What a buffer holds a row: one vector, or one for each expert that the row picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// `width` f32 a row.
+    /// f32.
     F32 {
-        /// Values a row.
+        /// Vectors a row.
+        vectors: usize,
+        /// Values a vector.
         width: usize,
     },
-    /// A quantised activation of `width` values a row: int8 blocks of 32, scales, sums (docs/numerics.md).
+    /// Quantised activations, each vector by itself: int8 blocks of 32, scales, sums (docs/numerics.md).
     Q8 {
-        /// Values a row, a multiple of 32.
+        /// Vectors a row.
+        vectors: usize,
+        /// Values a vector, a multiple of 32.
         width: usize,
     },
 }
 
 impl Shape {
-    /// Values a row.
+    /// One vector of `width` f32 a row.
+    pub fn f32(width: usize) -> Self {
+        Shape::F32 { vectors: 1, width }
+    }
+
+    /// One quantised vector of `width` values a row.
+    pub fn q8(width: usize) -> Self {
+        Shape::Q8 { vectors: 1, width }
+    }
+
+    /// Values a vector.
     pub fn width(self) -> usize {
         match self {
-            Shape::F32 { width } | Shape::Q8 { width } => width,
+            Shape::F32 { width, .. } | Shape::Q8 { width, .. } => width,
+        }
+    }
+
+    /// Vectors a row.
+    pub fn vectors(self) -> usize {
+        match self {
+            Shape::F32 { vectors, .. } | Shape::Q8 { vectors, .. } => vectors,
         }
     }
 }
@@ -141,14 +162,45 @@ pub enum Op {
         /// Layer whose cache is read.
         layer: usize,
     },
-    /// `out = activation(gate_up[.., ..width]) * gate_up[.., width..]`.
+    /// `out = activation(gate_up[.., ..width]) * gate_up[.., width..]`, every vector.
     GatedActivation {
-        /// `[rows, 2 width]`.
+        /// `[rows, vectors, 2 width]`.
         gate_up: BufferId,
-        /// `[rows, width]`, f32 or Q8.
+        /// `[rows, vectors, width]`, f32 or Q8.
         out: BufferId,
         /// Which.
         activation: Activation,
+    },
+    /// Picks the experts of each row: those of the largest logits, and the softmax over these as their weights.
+    Route {
+        /// `[rows, n_experts]`, f32.
+        logits: BufferId,
+        /// `[rows, n_used, 2]`: the expert's id (u32 bits) and its weight (f32), the largest weight first.
+        out: BufferId,
+    },
+    /// `out[r, p, out_offset + j] = weight[expert[r, p] * n_rows + j] · x[r, p]`, n_rows being the rows of one expert.
+    ExpertMatMul {
+        /// `[width, n_experts * n_rows]`, one expert after another.
+        weight: WeightId,
+        /// Experts of the weight.
+        n_experts: usize,
+        /// `[rows, K]`, read by all experts of a row, or `[rows, n_used, K]`; Q8 for quantised weights, f32 for float weights.
+        x: BufferId,
+        /// The buffer `Route` wrote.
+        route: BufferId,
+        /// `[rows, n_used, out width]`, f32.
+        out: BufferId,
+        /// First column written.
+        out_offset: usize,
+    },
+    /// `out[r] += Σ weight[r, p] * y[r, p]`, summed in the order of p before it is added.
+    CombineExperts {
+        /// `[rows, n_used, width]`, f32.
+        y: BufferId,
+        /// The buffer `Route` wrote.
+        route: BufferId,
+        /// `[rows, width]`, f32.
+        out: BufferId,
     },
     /// Draws a token from one row of logits and advances the sequence's state.
     Sample {
@@ -167,6 +219,9 @@ impl Op {
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
             Op::GatedActivation { .. } => "gated_activation",
+            Op::Route { .. } => "route",
+            Op::ExpertMatMul { .. } => "expert_matmul",
+            Op::CombineExperts { .. } => "combine_experts",
             Op::Sample { .. } => "sample",
         }
     }
@@ -177,6 +232,7 @@ impl Op {
             Op::Embed { out, .. } | Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => Some(out),
             Op::RopeAppend { qkv, .. } => Some(qkv),
             Op::Attention { out, .. } | Op::GatedActivation { out, .. } => Some(out),
+            Op::Route { out, .. } | Op::ExpertMatMul { out, .. } | Op::CombineExperts { out, .. } => Some(out),
             Op::Sample { .. } => None,
         }
     }
@@ -184,9 +240,11 @@ impl Op {
     /// Weights read.
     pub fn weights(&self) -> Vec<WeightId> {
         match *self {
-            Op::Embed { weight, .. } | Op::RmsNorm { weight, .. } | Op::MatMul { weight, .. } => vec![weight],
+            Op::Embed { weight, .. } | Op::RmsNorm { weight, .. } => vec![weight],
+            Op::MatMul { weight, .. } | Op::ExpertMatMul { weight, .. } => vec![weight],
             Op::RopeAppend { q_norm, k_norm, .. } => [q_norm, k_norm].into_iter().flatten().collect(),
             Op::Attention { .. } | Op::GatedActivation { .. } | Op::Sample { .. } => Vec::new(),
+            Op::Route { .. } | Op::CombineExperts { .. } => Vec::new(),
         }
     }
 }

@@ -7,25 +7,25 @@ use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 
-/// A weight format and the hash of what its two models answer.
+/// A weight format and the hash of what its models answer.
 pub(crate) const ANSWERS: [(QuantType, u64); 11] = [
-    (QuantType::F32, 0x3edc_a961_2e65_815c),
-    (QuantType::F16, 0x4a0f_ef6c_a62b_06a2),
-    (QuantType::BF16, 0x3c92_32b0_bc12_23b5),
-    (QuantType::Q4_0, 0x5e5d_528a_6c40_25aa),
-    (QuantType::Q4_1, 0x9c57_c348_c9cc_cb33),
-    (QuantType::Q5_0, 0x1cc2_d2a7_14ad_be39),
-    (QuantType::Q5_1, 0x56eb_e866_7633_17cd),
-    (QuantType::Q8_0, 0x2841_0936_f317_5003),
-    (QuantType::Q4_K, 0x4bbb_ba82_e9dc_f916),
-    (QuantType::Q5_K, 0xf0be_f4b5_85c2_9933),
-    (QuantType::Q6_K, 0xb33a_7967_0392_b80d),
+    (QuantType::F32, 0xb162_ff84_e95e_12dc),
+    (QuantType::F16, 0x1455_f60e_ea0a_862d),
+    (QuantType::BF16, 0xd6f4_4c17_98b9_d250),
+    (QuantType::Q4_0, 0x5794_94b3_c337_d428),
+    (QuantType::Q4_1, 0x635e_957f_e798_2bc2),
+    (QuantType::Q5_0, 0x40c6_2fca_3b5a_a670),
+    (QuantType::Q5_1, 0x7aa5_241c_4cfa_57e5),
+    (QuantType::Q8_0, 0xf8ae_af07_e794_a141),
+    (QuantType::Q4_K, 0x3bf6_85cf_cd8b_574f),
+    (QuantType::Q5_K, 0xb4c2_fe1e_561e_b713),
+    (QuantType::Q6_K, 0xdac8_b59b_09f1_3d18),
 ];
 
-/// The hash of what the cpu backend answers on a Llama and a Gemma of `kind`.
+/// The hash of what the cpu backend answers on a Llama, a Gemma and a Qwen with experts of `kind`.
 pub(crate) async fn answer(kind: QuantType) -> Result<u64> {
     let mut hash = Fnv::default();
-    for micro in [MicroModel::llama3(kind), MicroModel::gemma3(kind)] {
+    for micro in [MicroModel::llama3(kind), MicroModel::gemma3(kind), MicroModel::qwen3moe(kind)] {
         let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(128), ..LoadOptions::default() };
         let mut engine = Engine::load(Source::memory("micro", micro.bytes()), options).await?;
         ask(&mut engine, &mut hash).await?;

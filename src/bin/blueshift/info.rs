@@ -74,7 +74,7 @@ pub(crate) struct SelftestArgs {
 
 pub(crate) fn selftest(args: SelftestArgs) -> Result<()> {
     let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
-    let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL))?;
+    let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL, true))?;
     println!(
         "{}: {} in {:.1} ms",
         gpu.adapter().name,

@@ -38,7 +38,7 @@ impl CpuBackend {
     /// What a buffer holds, every row: f32 bits, or int8 words and then scales and sums.
     pub(crate) fn trace_words(&self, list: List, id: BufferId) -> Cow<'_, [u32]> {
         match self.traced(list).get(id) {
-            Buffer::F32 { values, .. } => Cow::Borrowed(bytemuck::cast_slice(values)),
+            Buffer::F32 { values } => Cow::Borrowed(bytemuck::cast_slice(values)),
             Buffer::Q8 { rows, .. } => Cow::Owned(rows.words()),
         }
     }
@@ -48,6 +48,9 @@ impl CpuBackend {
         match *op {
             Op::MatMul { weight, out_offset, .. } => {
                 out_offset..out_offset + self.machine.weights.matrix(weight).rows()
+            }
+            Op::ExpertMatMul { weight, n_experts, out_offset, .. } => {
+                out_offset..out_offset + self.machine.weights.matrix(weight).rows() / n_experts
             }
             Op::RopeAppend { heads, .. } => 0..heads.n_heads * heads.head_dim,
             _ => 0..width,

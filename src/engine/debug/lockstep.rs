@@ -144,14 +144,21 @@ impl Pair {
     async fn compare_op(&self, list: List, op: &Op) -> Result<Option<(&'static str, Mismatch)>> {
         let Some(out) = op.out() else { return Ok(None) };
         let form = match (op, self.plan.shape(out)) {
-            (_, Shape::Q8 { width }) => Form::Q8 { width },
-            (_, Shape::F32 { width }) => {
+            (_, Shape::Q8 { width, .. }) => Form::Q8 { width },
+            (_, Shape::F32 { width, .. }) => {
                 let what = if matches!(op, Op::RopeAppend { .. }) { "queries" } else { "values" };
                 Form::F32 { what, width, columns: self.cpu.trace_columns(op, width) }
             }
         };
         let device = self.gpu.trace_words(list, out).await?;
         let mismatch = compare(&form, &device, &self.cpu.trace_words(list, out));
+        // Vectors were compared: those of a row count as its columns.
+        let shape = self.plan.shape(out);
+        let mismatch = mismatch.map(|m| Mismatch {
+            row: m.row / shape.vectors(),
+            column: m.row % shape.vectors() * shape.width() + m.column,
+            ..m
+        });
         match (op, mismatch) {
             (Op::RopeAppend { layer, .. }, None) => {
                 Ok(self.compare_cache(*layer).await?.map(|mismatch| (op.label(), mismatch)))
@@ -263,9 +270,7 @@ impl Spot {
 
 /// Values a row of a buffer.
 fn width_of(plan: &Plan, id: BufferId) -> usize {
-    match plan.shape(id) {
-        Shape::F32 { width } | Shape::Q8 { width } => width,
-    }
+    plan.shape(id).width()
 }
 
 /// A draw by one chain of the sampler's kernels.

@@ -82,7 +82,7 @@ impl Case {
         let qkv = self.fill.values(self.name, self.n * width);
         let norms = ["q norm", "k norm"].map(|name| Fill::Uniform(2.0).values(name, self.head_dim));
 
-        let shapes = [Shape::F32 { width }, Shape::F32 { width: out_width }, Shape::Q8 { width: out_width }];
+        let shapes = [Shape::f32(width), Shape::f32(out_width), Shape::q8(out_width)];
         let mut bench = Bench::new(gpu, shapes.to_vec());
         bench.layer(rope.clone(), KvShape { n_kv_heads: self.n_kv_heads, head_dim: self.head_dim });
         let ids = [bench.vector(&norms[0])?, bench.vector(&norms[1])?];

@@ -96,7 +96,7 @@ impl Bench {
         }
         let mut planes = Planes::zeroed(&layout, rows);
         repack_rows(&layout, &bytes, planes.as_mut());
-        let desc = WeightDesc { tensors: Vec::new(), kind, rows, k, role: Role::Matrix };
+        let desc = WeightDesc { tensors: Vec::new(), kind, rows, n_experts: 1, k, role: Role::Matrix };
         let id = self.next();
         self.weights.allocate(id, &desc, &layout)?;
         self.weights.write_rows(id, 0, rows, &planes)?;

@@ -46,10 +46,10 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
 }
 
 fn shapes(input: usize, width: usize) -> Vec<Shape> {
-    let float = Shape::F32 { width };
-    let mut shapes = vec![Shape::F32 { width: input }, float, float];
+    let float = Shape::f32(width);
+    let mut shapes = vec![Shape::f32(input), float, float];
     if width.is_multiple_of(32) {
-        shapes.push(Shape::Q8 { width });
+        shapes.push(Shape::q8(width));
     }
     shapes
 }

@@ -59,8 +59,8 @@ async fn matmul_case(
     let (x, out, sum) = (BufferId(0), BufferId(1), BufferId(2));
     // The result goes to the middle of a wider row.
     let (offset, width) = (3, n + 5);
-    let input = if kind.is_quantised() { Shape::Q8 { width: k } } else { Shape::F32 { width: k } };
-    let mut bench = Bench::new(gpu, vec![input, Shape::F32 { width }, Shape::F32 { width }]);
+    let input = if kind.is_quantised() { Shape::q8(k) } else { Shape::f32(k) };
+    let mut bench = Bench::new(gpu, vec![input, Shape::f32(width), Shape::f32(width)]);
     bench.form = form;
     bench.weights.set_max_part(max_part);
     let (weight, matrix) = bench.matrix(kind, n, k)?;
@@ -96,7 +96,7 @@ async fn embed_case(gpu: &Gpu, kind: QuantType, case: &Case, results: &mut Vec<C
     let &Case { k, n, rows, max_part } = case;
     let (plain, scaled) = (BufferId(0), BufferId(1));
     let scale = (k as f32).sqrt();
-    let mut bench = Bench::new(gpu, vec![Shape::F32 { width: k }; 2]);
+    let mut bench = Bench::new(gpu, vec![Shape::f32(k); 2]);
     bench.weights.set_max_part(max_part);
     let (weight, matrix) = bench.matrix(kind, n, k)?;
     let op = |out, scale| Op::Embed { weight, out, scale };

@@ -4,14 +4,17 @@
 mod attention;
 mod bench;
 mod elementwise;
+mod experts;
 mod matrix;
 mod sample;
 
+pub use experts::run_expert_cases;
 pub use sample::run_random_settings;
 
 use super::device::Gpu;
 use crate::error::Result;
 use crate::micro::rng::Rng;
+use crate::quant::QuantType;
 
 /// One case of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +48,7 @@ pub async fn run_case_tables(gpu: &Gpu) -> Result<Vec<CaseResult>> {
     let mut results = Vec::new();
     elementwise::run(gpu, &mut results).await?;
     matrix::run(gpu, &mut results).await?;
+    run_expert_cases(gpu, &QuantType::ALL, &mut results).await?;
     attention::run(gpu, &mut results).await?;
     sample::run(gpu, &mut results).await?;
     Ok(results)

@@ -173,7 +173,7 @@ struct Rig {
 
 impl Rig {
     async fn new(gpu: &Gpu, n_vocab: usize) -> Result<Self> {
-        let mut bench = Bench::new(gpu, vec![Shape::F32 { width: n_vocab }]);
+        let mut bench = Bench::new(gpu, vec![Shape::f32(n_vocab)]);
         bench.plan.n_vocab = n_vocab;
         let mut table = bench.table(POSITION as usize + 1).await?;
         let instance = table.instance(1, &[&[Op::Sample { logits: LOGITS }]]).await?;

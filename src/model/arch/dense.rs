@@ -14,6 +14,17 @@ pub(super) enum QkNorm {
 
 /// One layer: grouped-query attention, then a gated feed-forward part.
 pub(super) struct Layer {
+    pub(super) attention: Attention,
+    /// `[d]`
+    pub(super) ffn_norm: WeightId,
+    /// `[n_ffn, d]` twice
+    pub(super) gate_up: Vec<WeightId>,
+    /// `[d, n_ffn]`
+    pub(super) down: WeightId,
+}
+
+/// Grouped-query attention.
+pub(super) struct Attention {
     /// `[d]`
     pub(super) attn_norm: WeightId,
     /// `[n_heads * head_dim, d]`, `[n_kv_heads * head_dim, d]` twice
@@ -24,12 +35,6 @@ pub(super) struct Layer {
     pub(super) k_norm: Option<WeightId>,
     /// `[d, n_heads * head_dim]`
     pub(super) output: WeightId,
-    /// `[d]`
-    pub(super) ffn_norm: WeightId,
-    /// `[n_ffn, d]` twice
-    pub(super) gate_up: Vec<WeightId>,
-    /// `[d, n_ffn]`
-    pub(super) down: WeightId,
 }
 
 /// Name of a layer's weight.
@@ -41,6 +46,20 @@ impl Layer {
     /// The weights of layer `i`.
     pub(super) fn new(w: &mut Weights, cx: Context<'_>, i: usize, qk_norm: QkNorm) -> Result<Self> {
         let (c, header) = (cx.config, cx.header);
+        let name = |part: &str| name(i, part);
+        Ok(Layer {
+            attention: Attention::new(w, cx, i, qk_norm)?,
+            ffn_norm: w.vector(header, &name("ffn_norm"), c.d)?,
+            gate_up: w.stack(header, &[(&name("ffn_gate"), c.n_ffn), (&name("ffn_up"), c.n_ffn)], c.d)?,
+            down: w.matrix(header, &name("ffn_down"), c.d, c.n_ffn)?,
+        })
+    }
+}
+
+impl Attention {
+    /// The weights of layer `i`.
+    pub(super) fn new(w: &mut Weights, cx: Context<'_>, i: usize, qk_norm: QkNorm) -> Result<Self> {
+        let (c, header) = (cx.config, cx.header);
         let (q_width, kv_width) = (c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim);
         let name = |part: &str| name(i, part);
         let (q, k, v) = (name("attn_q"), name("attn_k"), name("attn_v"));
@@ -49,15 +68,12 @@ impl Layer {
             QkNorm::PerHead => w.vector(header, &name(part), c.head_dim).map(Some),
         };
         let (q_norm, k_norm) = (head_norm("attn_q_norm")?, head_norm("attn_k_norm")?);
-        Ok(Layer {
+        Ok(Attention {
             attn_norm: w.vector(header, &name("attn_norm"), c.d)?,
             qkv: w.stack(header, &[(&q, q_width), (&k, kv_width), (&v, kv_width)], c.d)?,
             q_norm,
             k_norm,
             output: w.matrix(header, &name("attn_output"), c.d, q_width)?,
-            ffn_norm: w.vector(header, &name("ffn_norm"), c.d)?,
-            gate_up: w.stack(header, &[(&name("ffn_gate"), c.n_ffn), (&name("ffn_up"), c.n_ffn)], c.d)?,
-            down: w.matrix(header, &name("ffn_down"), c.d, c.n_ffn)?,
         })
     }
 }

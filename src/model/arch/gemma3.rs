@@ -47,14 +47,15 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
         let window = c.window.filter(|_| local);
         let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window };
         let rope = if local { local_rope } else { global_rope };
-        let (q_norm, k_norm) = (layer.q_norm, layer.k_norm);
+        let attention = &layer.attention;
+        let (q_norm, k_norm) = (attention.q_norm, attention.k_norm);
         let prep = QkPrep { q_norm, k_norm, eps: c.eps, rope, kind: RopeKind::Neox, scale };
         b.begin_layer();
 
-        let h = b.rms_norm(x, layer.attn_norm, c.eps, &layer.qkv);
-        let qkv = b.matmul(&layer.qkv, h);
-        let h = b.attention(qkv, heads, prep, &[layer.output]);
-        let h = b.matmul(&[layer.output], h);
+        let h = b.rms_norm(x, attention.attn_norm, c.eps, &attention.qkv);
+        let qkv = b.matmul(&attention.qkv, h);
+        let h = b.attention(qkv, heads, prep, &[attention.output]);
+        let h = b.matmul(&[attention.output], h);
         b.rms_norm_add(h, *post_attention_norm, c.eps, x);
         let h = b.rms_norm(x, layer.ffn_norm, c.eps, &layer.gate_up);
         let gate_up = b.matmul(&layer.gate_up, h);

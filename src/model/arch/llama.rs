@@ -24,13 +24,14 @@ pub(super) fn decoder(cx: Context<'_>, qk_norm: QkNorm, kind: RopeKind) -> Resul
     let scale = (c.head_dim as f64).powf(-0.5);
     let x = b.embed(embedding, 1.0);
     for layer in &layers {
-        let prep = QkPrep { q_norm: layer.q_norm, k_norm: layer.k_norm, eps: c.eps, rope, kind, scale };
+        let attention = &layer.attention;
+        let prep = QkPrep { q_norm: attention.q_norm, k_norm: attention.k_norm, eps: c.eps, rope, kind, scale };
         b.begin_layer();
 
-        let h = b.rms_norm(x, layer.attn_norm, c.eps, &layer.qkv);
-        let qkv = b.matmul(&layer.qkv, h);
-        let h = b.attention(qkv, heads, prep, &[layer.output]);
-        b.matmul_add(layer.output, h, x);
+        let h = b.rms_norm(x, attention.attn_norm, c.eps, &attention.qkv);
+        let qkv = b.matmul(&attention.qkv, h);
+        let h = b.attention(qkv, heads, prep, &[attention.output]);
+        b.matmul_add(attention.output, h, x);
         let h = b.rms_norm(x, layer.ffn_norm, c.eps, &layer.gate_up);
         let gate_up = b.matmul(&layer.gate_up, h);
         let h = b.gated_activation(gate_up, Activation::Silu, &[layer.down]);

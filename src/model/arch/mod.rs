@@ -4,6 +4,7 @@ mod dense;
 mod gemma3;
 mod llama;
 mod qwen3;
+mod qwen3moe;
 
 use std::collections::HashSet;
 
@@ -28,7 +29,8 @@ pub struct Context<'a> {
 type Build = fn(Context<'_>) -> Result<(Weights, Plan)>;
 
 /// Every supported architecture by its `general.architecture`.
-const ARCHITECTURES: [(&str, Build); 3] = [("llama", llama::build), ("gemma3", gemma3::build), ("qwen3", qwen3::build)];
+const ARCHITECTURES: [(&str, Build); 4] =
+    [("llama", llama::build), ("gemma3", gemma3::build), ("qwen3", qwen3::build), ("qwen3moe", qwen3moe::build)];
 
 /// The weights and the plan of a file.
 pub fn build(context: Context<'_>) -> Result<(Weights, Plan)> {

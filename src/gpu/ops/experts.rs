@@ -1,0 +1,81 @@
+//! Steps of the operations on experts.
+
+use super::{Lowering, PlaneParams, rows_a_group};
+use crate::gpu::params;
+use crate::gpu::pipelines::Kernel;
+use crate::gpu::recorder::Grid;
+use crate::plan::{BufferId, Op};
+
+/// Columns of a workgroup: `LANES` of `combine_experts.wgsl`.
+const COMBINE_LANES: usize = 64;
+
+impl Lowering<'_> {
+    pub(super) fn route(&mut self, logits: BufferId, out: BufferId) {
+        let (logits, out) = (self.buffer(logits), self.buffer(out));
+        let params = params::Route { zero: 0, n_experts: logits.width() as u32, n_used: out.vectors() as u32 };
+        let bindings = vec![(1, self.sequence.state.clone()), (2, logits.f32().clone()), (10, out.f32().clone())];
+        self.push(Kernel::Route, params, bindings, Grid::Rows { x: 1 });
+    }
+
+    pub(super) fn expert_matmul(&mut self, op: &Op) {
+        let Op::ExpertMatMul { weight, n_experts, x, route, out, out_offset } = *op else {
+            unreachable!("called for this operation");
+        };
+        let (weights, form) = (self.weights, self.form);
+        let (x, route, out) = (self.buffer(x), self.buffer(route), self.buffer(out));
+        let matrix = weights.matrix(weight);
+        let layout = &matrix.layout;
+        let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
+        let (n_rows, rows_a_group) = (rows / n_experts, rows_a_group(form, layout));
+        let bytes = self.tag.bytes;
+        for part in &matrix.parts {
+            // What a part has of the experts picked is known on the device alone: on average its share.
+            self.tag.bytes = bytes * part.rows as u64 / rows as u64;
+            let planes = PlaneParams::of(layout, part);
+            let params = params::ExpertMatMul {
+                zero: 0,
+                first_row: part.first_row as u32,
+                rows: part.rows as u32,
+                n_rows: n_rows as u32,
+                blocks: layout.segments.blocks as u32,
+                segments: layout.segments.count as u32,
+                segment_len: layout.segments.len as u32,
+                rows_a_group: rows_a_group as u32,
+                n_used: out.vectors() as u32,
+                x_vectors: x.vectors() as u32,
+                out_offset: out_offset as u32,
+                out_width: out.width() as u32,
+                quants_stride: planes.quants_stride,
+                high_offset: planes.high_offset,
+                high_stride: planes.high_stride,
+                scales_offset: planes.scales_offset,
+                scales_stride: planes.scales_stride,
+                supers_offset: planes.supers_offset,
+                supers_stride: planes.supers_stride,
+            };
+            let mut bindings = vec![
+                (1, self.sequence.state.clone()),
+                (2, part.quants.clone()),
+                (3, part.planes.clone()),
+                (6, route.f32().clone()),
+                (10, out.f32().clone()),
+            ];
+            bindings.extend(x.factor());
+            let grid = Grid::picks(n_rows.div_ceil(rows_a_group) as u32, out.vectors() as u32);
+            self.push(Kernel::ExpertMatMul { kind: layout.kind, form }, params, bindings, grid);
+        }
+    }
+
+    pub(super) fn combine_experts(&mut self, y: BufferId, route: BufferId, out: BufferId) {
+        let (y, out) = (self.buffer(y), self.buffer(out));
+        let params = params::CombineExperts { zero: 0, width: out.width() as u32, n_used: y.vectors() as u32 };
+        let bindings = vec![
+            (1, self.sequence.state.clone()),
+            (2, y.f32().clone()),
+            (3, self.buffer(route).f32().clone()),
+            (10, out.f32().clone()),
+        ];
+        let grid = Grid::Rows { x: out.width().div_ceil(COMBINE_LANES) as u32 };
+        self.push(Kernel::CombineExperts, params, bindings, grid);
+    }
+}
