@@ -449,10 +449,17 @@ fn random_answers() {
     };
     let letters = |text: &str| text.matches('x').count();
     for round in 0..6000 {
-        let pieces: Vec<&str> = (0..random(24)).map(|_| scraps[random(scraps.len())]).collect();
-        let text = pieces.concat();
+        let text: String = (0..random(24)).map(|_| scraps[random(scraps.len())]).collect();
         let sample = sample(Some(formats[round % formats.len()]), text, "", &[]);
         let whole = sample.events(&[&sample.text]);
+        let mut pieces = Vec::new();
+        let mut rest = sample.text.as_str();
+        while let Some((len, _)) = rest.char_indices().nth(1 + random(9)) {
+            let (piece, behind) = rest.split_at(len);
+            pieces.push(piece);
+            rest = behind;
+        }
+        pieces.push(rest);
         assert_eq!(sample.events(&pieces), whole, "{pieces:?}");
         let mut answer = Answer::default();
         whole.into_iter().for_each(|event| answer.add(event));
