@@ -186,6 +186,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// A tool's declaration cannot be used.
+    #[error("tool {name:?}: {fault}")]
+    BadTool {
+        /// The tool's name, as far as it has one.
+        name: String,
+        /// What is wrong with it.
+        fault: crate::chat::tools::ToolFault,
+    },
+
     // --- devices
     /// No GPU adapter was found.
     #[error("no WebGPU adapter: {reason}")]

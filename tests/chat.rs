@@ -5,6 +5,7 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 
+use blueshift::chat::tools::Tool;
 use blueshift::chat::{ChatTemplate, Message, RenderOptions};
 use blueshift::error::Error;
 use blueshift::gguf::{Metadata, Source, Value, open};
@@ -23,7 +24,7 @@ struct Case {
     template: String,
     conversation: String,
     add_generation_prompt: bool,
-    tools: Vec<serde_json::Value>,
+    tools: Vec<Tool>,
     variables: serde_json::Map<String, serde_json::Value>,
     bos: String,
     eos: String,

@@ -3,6 +3,10 @@
 Needs the packages jinja2 and gguf. Usage: python tools/golden_chat.py MODEL.gguf [TEMPLATE.jinja ...]
 The model's own template is rendered with the templates beside the output. Further templates on the command line are
 rendered instead and the result goes to standard output.
+
+Other usage: python tools/golden_chat.py --tools FOLDER
+Writes tests/data/chat/tools.json: conversations with calls, rendered by models' own templates. FOLDER holds them under
+llama.cpp's names (its folder models/templates, which is in the source distribution of llama-cpp-python, too).
 """
 
 import datetime
@@ -56,6 +60,47 @@ CONVERSATIONS = {
         {"role": "assistant", "content": "Minus three."},
     ],
     "out_of_turn": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
+}
+
+
+OSLO = {"place": "Oslo \"{é}\" </tool_call>", "days": 2}
+CALLS = {
+    "one": [
+        {"role": "system", "content": "Use tools."},
+        {"role": "user", "content": "Weather in Oslo?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "They want the weather.",
+            "tool_calls": [call("get_weather", **OSLO)],
+        },
+        {"role": "tool", "content": '{"degrees": -3}', "name": "get_weather", "tool_call_id": "abcdefghi"},
+    ],
+    "two": [
+        {"role": "system", "content": "Use tools."},
+        {"role": "user", "content": "Weather in Oslo and Rome?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [call("get_weather", place="Oslo"), {**call("get_weather", place="Rome"), "id": "123456789"}],
+        },
+        {"role": "tool", "content": "-3", "name": "get_weather", "tool_call_id": "abcdefghi"},
+        {"role": "tool", "content": "12", "name": "get_weather", "tool_call_id": "123456789"},
+    ],
+}
+# Templates of models, with the beginning and end of a sequence.
+MODELS = {
+    "Qwen-Qwen3-0.6B": ("", "<|im_end|>"),
+    "Qwen-Qwen2.5-7B-Instruct": ("", "<|im_end|>"),
+    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": ("<|begin_of_text|>", "<|im_end|>"),
+    "meta-llama-Llama-3.1-8B-Instruct": ("<|begin_of_text|>", "<|eot_id|>"),
+    "meta-llama-Llama-3.2-3B-Instruct": ("<|begin_of_text|>", "<|eot_id|>"),
+    "mistralai-Mistral-Nemo-Instruct-2407": ("<s>", "</s>"),
+    "unsloth-mistral-Devstral-Small-2507": ("<s>", "</s>"),
+    "Mistral-Small-3.2-24B-Instruct-2506": ("<s>", "</s>"),
+    "google-gemma-4-31B-it": ("<bos>", "<turn|>"),
+    "openai-gpt-oss-120b": ("<|startoftext|>", "<|return|>"),
+    "deepseek-ai-DeepSeek-V3.1": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
 }
 
 
@@ -127,7 +172,47 @@ def model_template(path: str) -> tuple[str, str, str]:
     return fields["tokenizer.chat_template"].contents(), bos, eos
 
 
+def tool_cases(name: str, source: str, bos: str, eos: str):
+    """The prompt for the answer that calls, the conversation up to it, and the prompt after the results."""
+    template = environment().from_string(source)
+    for conversation, messages in CALLS.items():
+        # This is where some templates read reasoning.
+        as_thinking = "message.thinking" in source
+        given = [
+            {**m, "thinking": m["reasoning_content"]} if as_thinking and "reasoning_content" in m else m for m in messages
+        ]
+        case = {"template": name, "conversation": conversation, "bos": bos, "eos": eos}
+        at = next(i for i, m in enumerate(messages) if m["role"] == "assistant")
+        for part, end, prompt in [("prompt", at, True), ("answered", at + 1, False), ("next", len(given), True)]:
+            try:
+                case[part] = template.render(
+                    messages=given[:end],
+                    add_generation_prompt=prompt,
+                    tools=[WEATHER],
+                    documents=None,
+                    bos_token=bos,
+                    eos_token=eos,
+                    enable_thinking=True,
+                )
+            except Exception as error:
+                case["error"] = str(error)
+        yield case
+
+
+def write_tool_cases(folder: pathlib.Path) -> None:
+    out = [
+        case
+        for name, (bos, eos) in MODELS.items()
+        for case in tool_cases(name, (folder / f"{name}.jinja").read_text(), bos, eos)
+    ]
+    lines = ",\n".join(json.dumps(case) for case in out)
+    head = f'"now": {NOW}, "tools": {json.dumps([WEATHER])}, "conversations": {json.dumps(CALLS)}'
+    (DATA / "tools.json").write_text(f'{{{head}, "cases": [\n{lines}\n]}}\n')
+
+
 def main() -> None:
+    if sys.argv[1] == "--tools":
+        return write_tool_cases(pathlib.Path(sys.argv[2]))
     model, *others = sys.argv[1:]
     out = []
     if others:

@@ -38,6 +38,14 @@ pub(super) fn tojson(value: Value, args: Kwargs) -> Result<String, Error> {
     Ok(out)
 }
 
+/// JSON as `json.dumps` writes it without arguments, but for characters outside ASCII, which stay.
+pub(super) fn dumps(value: &serde_json::Value) -> String {
+    let style = Style { indent: None, ascii: false, sort_keys: false, item: ", ".into(), key: ": ".into() };
+    let mut out = String::new();
+    style.write(value, 0, &mut out);
+    out
+}
+
 impl Style {
     fn write(&self, value: &serde_json::Value, depth: usize, out: &mut String) {
         match value {

@@ -1,45 +1,35 @@
 //! Conversations to prompts, with the Jinja template that the model's file carries.
 
 mod date;
+mod dialect;
 mod json;
+mod message;
 mod python;
+pub mod reasoning;
+pub mod tools;
+
+pub use message::{Message, ToolCall};
+
+use std::sync::OnceLock;
 
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, ErrorKind, context};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::gguf::Metadata;
 
+use dialect::Dialect;
+use tools::{Tool, check_distinct};
+
 const TEMPLATE: &str = "tokenizer.chat_template";
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Message {
-    /// `system`, `user`, `assistant`, `tool`, or what else the template knows.
-    pub role: String,
-    /// The text.
-    #[serde(default)]
-    pub content: String,
-    /// Further fields that templates read, for example `tool_calls`, `name`, `reasoning_content`.
-    #[serde(flatten)]
-    pub fields: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Message {
-    /// A message of text.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into(), fields: serde_json::Map::new() }
-    }
-}
 
 /// What a template is told beside the messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderOptions {
     /// Ends the prompt with the beginning of the assistant's reply. True by default.
     pub add_generation_prompt: bool,
-    /// Tools the model may call, as JSON schemas. None by default.
-    pub tools: Vec<serde_json::Value>,
+    /// Tools the model may call. None by default. Templates that [know no tools](ChatTemplate::knows_tools) leave them out.
+    pub tools: Vec<Tool>,
     /// The moment that `strftime_now` prints, in seconds since 1970 and shifted to local time. Without one, templates
     /// are told that there is no clock and print a date of their own or none.
     pub now: Option<i64>,
@@ -62,6 +52,8 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
+    /// Found out with the first conversation that has calls or reasoning.
+    dialect: OnceLock<Dialect>,
 }
 
 impl ChatTemplate {
@@ -81,16 +73,46 @@ impl ChatTemplate {
     /// # Errors
     /// `Template` where it is not Jinja.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
-        let template = Self { source: without_training_marks(source), bos: bos.into(), eos: eos.into() };
+        let template =
+            Self { source: without_training_marks(source), bos: bos.into(), eos: eos.into(), dialect: OnceLock::new() };
         environment(None).template_from_str(&template.source).map_err(template_error)?;
         Ok(template)
+    }
+
+    /// The template's text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the template reads tools. For one that does not, [`tools::spelled_out`] puts them into the messages.
+    pub fn knows_tools(&self) -> bool {
+        self.source.contains("tools")
     }
 
     /// The prompt for a conversation.
     ///
     /// # Errors
-    /// `Template` where the template fails or refuses the conversation; its message is in the reason.
+    /// `Template` where the template fails or refuses the conversation; its message is in the reason. `BadTool` where two tools have the
+    /// same name.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
+        check_distinct(&options.tools)?;
+        let messages: Vec<_> = messages.iter().map(|message| self.dialect(message).message(message)).collect();
+        self.render_json(&messages, options)
+    }
+
+    /// How the template wants `message`. Plain ones are the same for all.
+    fn dialect(&self, message: &Message) -> Dialect {
+        if message.tool_calls.is_empty() && message.reasoning_content.is_none() {
+            return Dialect { text_arguments: false, thinking: false };
+        }
+        let render = |messages: &serde_json::Value| {
+            let options = RenderOptions { add_generation_prompt: false, now: Some(0), ..RenderOptions::default() };
+            self.render_json(messages.as_array()?, &options).ok()
+        };
+        *self.dialect.get_or_init(|| Dialect::of(&self.source, render))
+    }
+
+    fn render_json(&self, messages: &[serde_json::Value], options: &RenderOptions) -> Result<String> {
         let environment = environment(options.now);
         let template = environment.template_from_str(&self.source).map_err(template_error)?;
         let tools = if options.tools.is_empty() { Value::from(()) } else { Value::from_serialize(&options.tools) };

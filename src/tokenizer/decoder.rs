@@ -7,7 +7,17 @@ use super::Tokenizer;
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
     pending: Vec<u8>,
-    show_special: bool,
+    shown: Shown,
+}
+
+/// Control tokens whose text is shown.
+#[derive(Debug, Clone, Default)]
+enum Shown {
+    #[default]
+    None,
+    All,
+    /// Ascending.
+    Some(Vec<u32>),
 }
 
 impl Decoder {
@@ -18,12 +28,24 @@ impl Decoder {
 
     /// A decoder that shows control tokens as the file spells them.
     pub fn with_special() -> Self {
-        Self { show_special: true, ..Self::default() }
+        Self { shown: Shown::All, ..Self::default() }
+    }
+
+    /// A decoder that shows the control tokens among `ids` and no others: the marks that a
+    /// [parser of answers](crate::chat::tools::AnswerParser) looks for.
+    pub fn showing(mut ids: Vec<u32>) -> Self {
+        ids.sort_unstable();
+        Self { shown: Shown::Some(ids), ..Self::default() }
     }
 
     /// The text that has become complete with `id`; ids outside the vocabulary add nothing.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
-        if !self.show_special && tokenizer.is_control(id) {
+        let shown = match &self.shown {
+            Shown::None => false,
+            Shown::All => true,
+            Shown::Some(ids) => ids.binary_search(&id).is_ok(),
+        };
+        if !shown && tokenizer.is_control(id) {
             return String::new();
         }
         self.push_bytes(tokenizer.token_bytes(id))

@@ -129,6 +129,9 @@ fn a_stream_shows_whole_characters_and_no_control_tokens() {
     assert_eq!(texts, ["", " ab", "", "é", ""]);
     let mut decoder = Decoder::with_special();
     assert_eq!(decoder.push(&tokenizer, 2), "</s>");
+    let mut decoder = Decoder::showing(vec![999, 2, 10]);
+    let texts: Vec<String> = [1, 2, 10, 0, 3, 4, 2].map(|id| decoder.push(&tokenizer, id)).into();
+    assert_eq!(texts, ["", "</s>", " ab", "", "", "é", "</s>"]);
 }
 
 #[test]
