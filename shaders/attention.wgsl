@@ -5,6 +5,8 @@ struct Params {
     n_heads: u32,
     n_kv_heads: u32,
     head_dim: u32,
+    // Values from one query head to the next.
+    query_stride: u32,
     // Groups of query heads a key/value head.
     head_groups: u32,
     // Keys seen backwards, 0 for all.
@@ -25,7 +27,7 @@ const LOWEST: f32 = -3.0e38;
 @group(0) @binding(0) var<uniform> params: Params;
 // [slots, pages_a_slot]: physical page of each logical page
 @group(0) @binding(2) var<storage, read> block_table: array<u32>;
-// [rows, (n_heads + 2 n_kv_heads) head_dim]; the query part is scaled and rounded to 11 bits
+// [rows, n_heads query_stride + 2 n_kv_heads head_dim]; the query part is scaled and rounded to 11 bits
 @group(0) @binding(3) var<storage, read> qkv: array<f32>;
 // [pages, n_kv_heads, head_dim / 8, PAGE], eight f16 an entry
 @group(0) @binding(4) var<storage, read> keys: array<vec4<u32>>;
@@ -134,9 +136,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let n_heads_here = min(HEADS, heads_a_kv - first_of_group);
     let first_head = kv_head * heads_a_kv + first_of_group;
     let n_values = n_heads_here * params.head_dim;
-    let row_start = row * (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
+    let row_start = row * (params.n_heads * params.query_stride + 2u * params.n_kv_heads * params.head_dim);
     for (var i = lane; i < n_values / 4u; i += LANES) {
-        let at = row_start + first_head * params.head_dim + 4u * i;
+        let h = first_head + 4u * i / params.head_dim;
+        let at = row_start + h * params.query_stride + 4u * i % params.head_dim;
         query[i] = vec4<f32>(qkv[at], qkv[at + 1u], qkv[at + 2u], qkv[at + 3u]);
     }
     workgroupBarrier();

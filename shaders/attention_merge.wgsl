@@ -1,4 +1,5 @@
-// Merges a row's partial results: ascending within groups of 32 chunks, then the groups ascending; out = values / sum.
+// Merges a row's partial results: ascending within groups of 32 chunks, then the groups ascending; out = values / sum, times the sigmoid of
+// the gate where there is one.
 // Grid: [ceil(width / 256), rows, 1].
 struct Params {
     zero: u32,
@@ -11,6 +12,10 @@ struct Params {
     window: u32,
     chunks_per_unit: u32,
     max_units: u32,
+    // 1 where each query head is followed by its gate.
+    gated: u32,
+    // Values a row of qkv.
+    qkv_width: u32,
 }
 
 const LANES: u32 = 64u;
@@ -18,6 +23,8 @@ const LANES: u32 = 64u;
 @group(0) @binding(0) var<uniform> params: Params;
 // [rows, max_units, n_heads, 2 + head_dim]
 @group(0) @binding(2) var<storage, read> partials: array<f32>;
+// [rows, qkv_width]: query and gate of each head, then keys and values
+@group(0) @binding(3) var<storage, read> qkv: array<f32>;
 
 struct Partial {
     maximum: f32,
@@ -81,7 +88,20 @@ fn merged(row: u32, column: u32) -> vec4<f32> {
         }
     }
     total = joined(total, group, has_total);
-    return total.values * exact_recip(total.sum);
+    let values = total.values * exact_recip(total.sum);
+    if params.gated == 0u {
+        return values;
+    }
+    return gated(values, row * params.qkv_width + (2u * head + 1u) * params.head_dim + dim);
+}
+
+// Values times the sigmoids of the gates from `at` on, zero below 2^-100.
+fn gated(values: vec4<f32>, at: u32) -> vec4<f32> {
+    var out = vec4<f32>(0.0);
+    for (var j = 0u; j < 4u; j += 1u) {
+        out[j] = flush_small(values[j] * exact_sigmoid(qkv[at + j]));
+    }
+    return out;
 }
 
 @compute @workgroup_size(LANES)

@@ -5,6 +5,8 @@ struct Params {
     n_heads: u32,
     n_kv_heads: u32,
     head_dim: u32,
+    // Values from one query head to the next: head_dim, or twice that where each is followed by its gate.
+    query_stride: u32,
     // Rotated pairs a head.
     n_pairs: u32,
     // 0: pairs 2i, 2i+1. 1: pairs i, i + n_pairs.
@@ -27,7 +29,7 @@ const MAX_HEAD_DIM: u32 = 256u;
 @group(0) @binding(0) var<uniform> params: Params;
 // [slots, pages_a_slot]: physical page of each logical page.
 @group(0) @binding(2) var<storage, read> block_table: array<u32>;
-// [rows, (n_heads + 2 n_kv_heads) head_dim]
+// [rows, n_heads query_stride + 2 n_kv_heads head_dim]
 @group(0) @binding(3) var<storage, read_write> qkv: array<f32>;
 // [head_dim] each
 @group(0) @binding(4) var<storage, read> q_norm: array<f32>;
@@ -67,10 +69,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if row_done(group.y) {
         return;
     }
-    let width = (params.n_heads + 2u * params.n_kv_heads) * params.head_dim;
-    let start = group.y * width + group.x * params.head_dim;
+    let first_key = params.n_heads * params.query_stride;
+    let width = first_key + 2u * params.n_kv_heads * params.head_dim;
     let position = row_position(group.y);
     let is_query = group.x < params.n_heads;
+    var start = group.y * width + group.x * params.query_stride;
+    if !is_query {
+        start = group.y * width + first_key + (group.x - params.n_heads) * params.head_dim;
+    }
     let is_value = group.x >= params.n_heads + params.n_kv_heads;
     let inside = lane < params.head_dim;
     let normed = (is_query && params.norm_q == 1u) || (!is_query && !is_value && params.norm_k == 1u);

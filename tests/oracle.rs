@@ -12,7 +12,7 @@ use blueshift::cpu::backend::{CpuBackend, CpuWeights};
 use blueshift::engine::backend::Backend;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::{GgufFile, Source, open};
-use blueshift::micro::{MicroModel, writer::Writer};
+use blueshift::micro::{DeltaNet, MicroModel, writer::Writer};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, Progress, load_weights, read_vector};
 use blueshift::quant::QuantType;
@@ -312,10 +312,28 @@ fn micro_models() -> Vec<(String, MicroModel)> {
             "qwen3-untied-Q4_1".to_string(),
             MicroModel { d: 192, n_heads: 6, head_dim: 128, tied: false, ..MicroModel::qwen3(QuantType::Q4_1) },
         ),
+        ("qwen35moe-Q4_0".to_string(), MicroModel::qwen35moe(QuantType::Q4_0)),
+        ("qwen35-deep-Q4_0".to_string(), MicroModel::qwen35(QuantType::Q4_0)),
+        // Three value heads a key head, heads of 64, attention every second layer, a convolution of two.
+        (
+            "qwen35-wide-Q8_0".to_string(),
+            MicroModel {
+                n_layers: 2,
+                d: 192,
+                n_heads: 2,
+                n_kv_heads: 1,
+                delta: DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 3, size: 64, kernel: 2 },
+                ..MicroModel::qwen35(QuantType::Q8_0)
+            },
+        ),
     ];
     for kind in QuantType::ALL {
         let (llama, gemma3) = (MicroModel::llama(kind), MicroModel::gemma3(kind));
-        for model in [llama, gemma3, MicroModel::qwen3(kind), MicroModel::qwen3moe(kind)] {
+        // One delta net: each makes int8's rounding count for about twice as much.
+        let delta = DeltaNet { attention_every: 2, ..MicroModel::qwen35(kind).delta };
+        let qwen35 = MicroModel { n_layers: 2, delta, ..MicroModel::qwen35(kind) };
+        let qwen3next = MicroModel { n_layers: 2, delta, ..MicroModel::qwen3next(kind) };
+        for model in [llama, gemma3, MicroModel::qwen3(kind), MicroModel::qwen3moe(kind), qwen35, qwen3next] {
             models.push((format!("{}-{kind:?}", model.arch.name()), model));
         }
     }

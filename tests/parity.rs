@@ -4,7 +4,7 @@ mod common;
 
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
-use blueshift::micro::MicroModel;
+use blueshift::micro::{DeltaNet, MicroModel};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use common::some_ids;
@@ -114,6 +114,44 @@ fn odd_experts() {
     compare_micro("3 of 3 experts", &all, 9);
     let one = MicroModel { n_experts: 1, n_experts_used: 1, ..MicroModel::qwen3moe(QuantType::F16) };
     compare_micro("1 expert", &one, 9);
+}
+
+#[test]
+fn qwen35_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        compare_micro(&format!("qwen35 {kind:?}"), &MicroModel::qwen35(kind), 70);
+    }
+}
+
+#[test]
+fn qwen3next_of_every_type() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in QuantType::ALL {
+        compare_micro(&format!("qwen3next {kind:?}"), &MicroModel::qwen3next(kind), 70);
+    }
+    compare_micro("qwen35moe", &MicroModel::qwen35moe(QuantType::Q4_0), 70);
+}
+
+#[test]
+fn delta_nets_of_odd_shapes() {
+    if !common::has_adapter() {
+        return;
+    }
+    let base = MicroModel { n_layers: 2, d: 96, n_heads: 2, n_kv_heads: 1, ffn: 96, ..MicroModel::qwen35(QuantType::Q4_0) };
+    let sizes = [
+        // Three value heads a key head, heads that are no power of two, a convolution of two.
+        DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 3, size: 96, kernel: 2 },
+        // As many key heads as value heads; the widest heads, and a convolution longer than some chunks.
+        DeltaNet { attention_every: 2, n_key_heads: 2, n_value_heads: 2, size: 256, kernel: 9 },
+    ];
+    for delta in sizes {
+        compare_micro(&format!("{delta:?}"), &MicroModel { delta, ..base.clone() }, 70);
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn check(engine: &Engine, profile: &Profile, decoded: u64) {
         assert_eq!(decode.get(&label), Some(&(per_token * decoded)), "{label} in {decode:?}");
     }
     assert_eq!(profile.tokens, decoded);
-    assert_eq!(profile.layers.iter().filter(|l| l.phase == Phase::Decode).count(), plan.layers.len());
+    assert_eq!(profile.layers.iter().filter(|l| l.phase == Phase::Decode).count(), plan.n_layers());
     let counts = |phase| profile.layers.iter().filter(move |l| l.phase == phase).map(|l| l.count);
     assert!(counts(Phase::Decode).max() == counts(Phase::Decode).min(), "the layers are alike");
     let whole: f64 = profile.ops.iter().map(|op| op.total_ms).sum();

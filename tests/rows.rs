@@ -129,6 +129,7 @@ fn micros() -> Vec<(&'static str, Vec<u8>)> {
         ("llama, f16", MicroModel::llama(QuantType::F16).bytes()),
         ("gemma3", MicroModel::gemma3(QuantType::Q8_0).bytes()),
         ("qwen3", MicroModel::qwen3(QuantType::Q4_K).bytes()),
+        ("qwen35", MicroModel::qwen35(QuantType::Q4_1).bytes()),
     ]
 }
 
@@ -258,5 +259,59 @@ fn ended_rows_split_steps_and_pages() {
         for page in [1, 2, 3, 8, 10] {
             assert!(block_on(cpu.read_page(page)).unwrap() == block_on(device.read_page(page)).unwrap(), "page {page}");
         }
+    }
+}
+
+/// A sequence goes on from a snapshot as it went on from where the snapshot was taken, in any slot.
+async fn snapshots(backend: &mut impl Backend) -> Vec<u8> {
+    let ids = some_ids(90, 256);
+    let rest = &ids[70..];
+    backend.feed(0, &ids[..40], 0).await.unwrap();
+    backend.feed(0, &ids[40..64], 40).await.unwrap();
+    backend.save_state(0, 2).unwrap();
+    backend.feed(0, &ids[64..70], 64).await.unwrap();
+    let saved = backend.read_state(2).await.unwrap();
+    assert!(saved.iter().any(|byte| *byte != 0));
+    backend.save_state(0, 0).unwrap();
+    assert!(backend.read_state(0).await.unwrap() != saved, "six more tokens changed nothing");
+    backend.feed(0, rest, 70).await.unwrap();
+    backend.head(0, rest.len() - 1).await.unwrap();
+    let wanted = logits(backend, 0).await;
+    // Back in the same slot; without the snapshot the same tokens give something else.
+    backend.feed(0, &ids[64..], 64).await.unwrap();
+    backend.head(0, ids.len() - 65).await.unwrap();
+    assert!(logits(backend, 0).await != wanted, "the state did not matter");
+    backend.load_state(0, 2).unwrap();
+    backend.feed(0, &ids[64..], 64).await.unwrap();
+    backend.head(0, ids.len() - 65).await.unwrap();
+    assert!(logits(backend, 0).await == wanted, "a rewound sequence differs");
+    // In another slot with the same pages, through bytes; the first slot keeps its own state.
+    backend.set_pages(1, 0, &[0, 1]).unwrap();
+    backend.write_state(1, &saved).unwrap();
+    assert!(backend.read_state(1).await.unwrap() == saved);
+    backend.load_state(1, 1).unwrap();
+    backend.feed(1, &ids[64..70], 64).await.unwrap();
+    backend.save_state(1, 3).unwrap();
+    assert!(backend.read_state(3).await.unwrap() == backend.read_state(0).await.unwrap());
+    backend.feed(1, rest, 70).await.unwrap();
+    backend.head(1, rest.len() - 1).await.unwrap();
+    assert!(logits(backend, 1).await == wanted, "a sequence in another slot differs");
+    let wrong = [backend.save_state(0, 4), backend.load_state(0, 4), backend.save_state(2, 0)];
+    assert!(wrong.iter().all(|result| matches!(result, Err(Error::BadOption { .. }))));
+    assert!(matches!(backend.write_state(0, &saved[4..]), Err(Error::BadOption { option: "bytes of a snapshot", .. })));
+    // Position 0 begins anew, whatever the slot held.
+    backend.feed(1, &ids[..64], 0).await.unwrap();
+    backend.save_state(1, 3).unwrap();
+    assert!(backend.read_state(3).await.unwrap() == saved, "a new sequence began with an old state");
+    saved
+}
+
+#[test]
+fn recurrent_states_are_saved_and_loaded() {
+    let micro = MicroModel::qwen35(QuantType::Q5_0).bytes();
+    let saved = block_on(snapshots(&mut on_cpu(&micro, room(2, 2))));
+    if common::has_adapter() {
+        let gpu = block_on(Gpu::open(None)).unwrap();
+        assert!(block_on(snapshots(&mut on_gpu(&gpu, &micro, room(2, 2)))) == saved, "the device's state differs");
     }
 }

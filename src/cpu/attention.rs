@@ -1,7 +1,7 @@
 //! Causal attention over the cache: chunks of one page, merged in a fixed order.
 
 use super::kv::LayerCache;
-use crate::numerics::{exact_exp2, exact_recip, from_f16, guard, round_sig};
+use crate::numerics::{exact_exp2, exact_recip, exact_sigmoid, flush_small, from_f16, guard, round_sig};
 use crate::plan::{CHUNKS_PER_GROUP, Heads, PAGE};
 
 /// Softmax over some keys: the maximum score, the sum of exponentials and the weighted values.
@@ -21,8 +21,9 @@ pub struct Visible<'a> {
     pub pages: &'a [u32],
 }
 
-/// Attention of one query head `query [head_dim]` at `position` into `out [head_dim]`.
+/// Attention of one query head at `position` into `out [head_dim]`. `query` is `[head_dim]`, or `[2 head_dim]` with the head's gate.
 pub fn attention(query: &[f32], seen: Visible<'_>, heads: Heads, kv_head: usize, position: usize, out: &mut [f32]) {
+    let (query, gate) = query.split_at(heads.head_dim);
     let first_key = first_visible(heads, position);
     let mut total: Option<Partial> = None;
     let mut group: Option<Partial> = None;
@@ -36,6 +37,9 @@ pub fn attention(query: &[f32], seen: Visible<'_>, heads: Heads, kv_head: usize,
     let scale = exact_recip(total.sum);
     for (out, value) in out.iter_mut().zip(&total.values) {
         *out = value * scale;
+    }
+    for (out, gate) in out.iter_mut().zip(gate) {
+        *out = flush_small(*out * exact_sigmoid(*gate));
     }
 }
 

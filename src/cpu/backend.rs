@@ -7,11 +7,16 @@ use std::sync::Arc;
 use super::attention::{Visible, attention};
 use super::combine_experts::combine_experts;
 use super::expert_matmul::expert_matmul;
+use super::delta_prepare::DeltaPrepare;
+use super::delta_rule::delta_rules;
 use super::gated_activation::gated_activation;
+use super::gated_add::gated_add;
+use super::gated_norm::gated_norm;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
 use super::pool::Pool;
 use super::quantise::Q8Rows;
+use super::recurrent::{LayerStates, Recurrent};
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
 use super::route::route;
@@ -19,7 +24,7 @@ use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
     Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
-    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, forward_rows,
+    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, forward_rows,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
@@ -167,6 +172,15 @@ struct Rows<'a> {
     places: &'a [Place],
 }
 
+impl Rows<'_> {
+    /// The first row of the sequence that row `r` belongs to, and where it stands.
+    fn first_of_sequence(self, r: usize) -> (usize, Place) {
+        let slot = self.places[r].slot;
+        let first = if self.places[0].slot == slot { 0 } else { r };
+        (first, self.places[first])
+    }
+}
+
 /// Where a row stands.
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -181,6 +195,8 @@ struct Machine {
     /// `[n_ctx, pairs, 2]` by variant.
     ropes: Vec<Vec<f32>>,
     cache: Vec<LayerCache>,
+    /// By recurrent layer.
+    recurrent: Vec<LayerStates>,
     pool: Arc<Pool>,
     tables: BlockTables,
     /// Bits of the magnitude from which the guard trips, and its word by slot.
@@ -214,6 +230,8 @@ impl CpuBackend {
         plan.check_weights(|id| weights.has(id))?;
         let ropes = plan.ropes.iter().map(|table| table.values(capacity.n_ctx)).collect();
         let cache = plan.layers.iter().map(|shape| LayerCache::new(*shape)).collect();
+        let recurrent = plan.recurrent.iter().map(|heads| LayerStates::new(*heads, capacity.slots, capacity.snapshots));
+        let recurrent = recurrent.collect();
         let (pool, watch) = (Arc::new(Pool::new(threads)), Stopwatch::new(&plan));
         let adapter = format!("{} threads, {}", pool.threads(), super::dot::instruction_set());
         let limit = f32::INFINITY.to_bits();
@@ -229,7 +247,7 @@ impl CpuBackend {
             fed_single: true,
             ring_steps: RingSize::default().steps,
             slots: vec![Slot::default(); capacity.slots],
-            machine: Machine { plan, weights, ropes, cache, pool, tables, limit, tripped, watch },
+            machine: Machine { plan, weights, ropes, cache, recurrent, pool, tables, limit, tripped, watch },
         })
     }
 
@@ -437,13 +455,13 @@ impl Machine {
             Op::RopeAppend { .. } => self.rope_append(op, buffers, rows.places),
             Op::Attention { qkv, out, heads, layer } => {
                 let (cache, pool, tables) = (&self.cache[layer], &self.pool, &self.tables);
-                let (row_width, group) =
-                    ((heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim, heads.n_heads / heads.n_kv_heads);
+                let (row_width, stride) = (heads.row_width(), heads.query_stride());
+                let group = heads.n_heads / heads.n_kv_heads;
                 buffers.produce(out, false, |buffers, out| {
                     let qkv = buffers.get(qkv).f32();
                     pool.for_chunks(out, heads.head_dim, |i, out| {
                         let (row, head) = (i / heads.n_heads, i % heads.n_heads);
-                        let query = &qkv[row * row_width + head * heads.head_dim..][..heads.head_dim];
+                        let query = &qkv[row * row_width + head * stride..][..stride];
                         let place = rows.places[row];
                         let seen = Visible { cache, pages: tables.of(place.slot) };
                         attention(query, seen, heads, head / group, place.position, out);
@@ -492,6 +510,56 @@ impl Machine {
                         let (y, route) = (&y[r * n_used * width..], &route[r * n_used * 2..][..n_used * 2]);
                         combine_experts(y, route, out);
                     });
+                });
+            }
+            Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } => {
+                let layer = &mut self.recurrent[state];
+                rows.places.iter().for_each(|place| layer.reserve(place.slot));
+                let (weights, pool, layer) = (&self.weights, &self.pool, &self.recurrent[state]);
+                let [conv, dt_bias, rate] = [conv, dt_bias, rate].map(|id| weights.vector(id));
+                let prepare = DeltaPrepare { heads, conv, dt_bias, rate, eps };
+                buffers.produce(out, false, |buffers, out| {
+                    let mixed = buffers.get(mixed).f32();
+                    pool.for_chunks(out, heads.prepared_width(), |r, out| {
+                        let (first, place) = rows.first_of_sequence(r);
+                        let (mixed, before) = (&mixed[first * heads.mixed_width()..], layer.slot(place.slot));
+                        prepare.row(mixed, r - first, place.position, before, out);
+                    });
+                });
+            }
+            Op::DeltaRule { mixed, prepared, out, heads, state } => {
+                let (pool, layer) = (&self.pool, &mut self.recurrent[state]);
+                buffers.produce(out, false, |buffers, out| {
+                    let (mixed, prepared) = (buffers.get(mixed).f32(), buffers.get(prepared).f32());
+                    let mut first = 0;
+                    for places in rows.places.chunk_by(|a, b| a.slot == b.slot) {
+                        let part = |width: usize| first * width..(first + places.len()) * width;
+                        let recurrent = layer.slot_mut(places[0].slot);
+                        recurrent.begin(&mixed[part(heads.mixed_width())], heads, places[0].position);
+                        let out = &mut out[part(heads.values_width())];
+                        delta_rules(&prepared[part(heads.prepared_width())], heads, recurrent, out, pool);
+                        first += places.len();
+                    }
+                });
+            }
+            Op::GatedNorm { x, mixed, weight, out, eps, heads } => {
+                let (weight, pool) = (self.weights.vector(weight), &self.pool);
+                buffers.produce(out, false, |buffers, out| {
+                    let (x, mixed) = (buffers.get(x).f32(), buffers.get(mixed).f32());
+                    pool.for_chunks(out, heads.size, |i, out| {
+                        let (row, head) = (i / heads.n_value_heads, i % heads.n_value_heads);
+                        let gate_at = row * heads.mixed_width() + heads.n_channels() + head * heads.size;
+                        let (x, gate) = (&x[i * heads.size..][..heads.size], &mixed[gate_at..][..heads.size]);
+                        gated_norm(x, gate, weight, eps, out);
+                    });
+                });
+            }
+            Op::GatedAdd { y, gate, out } => {
+                let pool = &self.pool;
+                buffers.produce(out, true, |buffers, out| {
+                    let (y, gates) = (buffers.get(y).f32(), buffers.get(gate).f32());
+                    let width = y.len() / gates.len();
+                    pool.for_chunks(out, width, |r, out| gated_add(&y[r * width..][..width], gates[r], out));
                 });
             }
             // The CPU draws on the host: `burst_now`.
@@ -614,6 +682,46 @@ impl Backend for CpuBackend {
             for out in [keys, values] {
                 let (here, after) = rest.split_at(size_of_val(out));
                 bytemuck::cast_slice_mut::<u16, u8>(out).copy_from_slice(here);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    fn save_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.capacity)?;
+        self.machine.recurrent.iter_mut().for_each(|layer| layer.save(slot, snapshot));
+        Ok(())
+    }
+
+    fn load_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.capacity)?;
+        self.machine.recurrent.iter_mut().for_each(|layer| layer.load(slot, snapshot));
+        Ok(())
+    }
+
+    async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>> {
+        check_snapshot(snapshot, self.capacity)?;
+        let mut bytes = Vec::new();
+        for layer in &mut self.machine.recurrent {
+            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
+            bytes.extend_from_slice(bytemuck::cast_slice(states));
+            bytes.extend_from_slice(bytemuck::cast_slice(ring));
+        }
+        Ok(bytes)
+    }
+
+    fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()> {
+        check_snapshot(snapshot, self.capacity)?;
+        check_state_bytes(&self.machine.plan, bytes)?;
+        let mut rest = bytes;
+        for layer in &mut self.machine.recurrent {
+            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
+            for out in [states, ring] {
+                let (here, after) = rest.split_at(size_of_val(&out[..]));
+                bytemuck::cast_slice_mut::<f32, u8>(out).copy_from_slice(here);
                 rest = after;
             }
         }

@@ -27,13 +27,14 @@ pub struct RopeAppend<'a> {
 }
 
 impl RopeAppend<'_> {
-    /// Prepares one row `qkv [(n_heads + 2 n_kv_heads) head_dim]` at `position`, whose page of the cache is `page`.
+    /// Prepares one row `qkv [row width]` at `position`, whose page of the cache is `page`.
     pub fn row(&self, qkv: &mut [f32], position: usize, cache: &mut LayerCache, page: u32) {
-        let Heads { n_heads, n_kv_heads, head_dim, .. } = self.heads;
-        let (queries, rest) = qkv.split_at_mut(n_heads * head_dim);
+        let Heads { n_kv_heads, head_dim, .. } = self.heads;
+        let (queries, rest) = qkv.split_at_mut(self.heads.first_key());
         let (keys, values) = rest.split_at_mut(n_kv_heads * head_dim);
         let angles = &self.table[position * self.n_pairs * 2..][..self.n_pairs * 2];
-        for query in queries.chunks_exact_mut(head_dim) {
+        for query in queries.chunks_exact_mut(self.heads.query_stride()) {
+            let query = &mut query[..head_dim];
             self.norm_rotate(query, self.q_norm, angles);
             for q in query {
                 *q = round_sig(*q * self.q_scale, 11);

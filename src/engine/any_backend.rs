@@ -141,6 +141,34 @@ impl Backend for AnyBackend {
         }
     }
 
+    fn save_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.save_state(slot, snapshot),
+            Self::Gpu(b) => b.save_state(slot, snapshot),
+        }
+    }
+
+    fn load_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.load_state(slot, snapshot),
+            Self::Gpu(b) => b.load_state(slot, snapshot),
+        }
+    }
+
+    async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>> {
+        match self {
+            Self::Cpu(b) => b.read_state(snapshot).await,
+            Self::Gpu(b) => b.read_state(snapshot).await,
+        }
+    }
+
+    fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.write_state(snapshot, bytes),
+            Self::Gpu(b) => b.write_state(snapshot, bytes),
+        }
+    }
+
     async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()> {
         match self {
             Self::Cpu(b) => b.feed(slot, tokens, position).await,

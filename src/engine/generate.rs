@@ -215,9 +215,11 @@ impl Engine {
             generation.timings.cached_tokens = self.cached.len();
         }
         let rest = &prompt[self.cached.len()..];
-        let part = &rest[..rest.len().min(self.chunk_len(generation.options.chunk))];
-        self.backend.feed(SLOT, part, self.cached.len()).await?;
+        let n = rest.len().min(self.chunk_len(generation.options.chunk));
+        let part = &rest[..self.up_to_stop(n, prompt.len())];
+        self.feed_next(part).await?;
         self.cached.extend(part);
+        self.keep_snapshot(prompt.len())?;
         if part.len() < rest.len() {
             return Ok(false);
         }
@@ -254,6 +256,13 @@ impl Engine {
                 left: generation.options.max_tokens - n,
                 mask: None,
             };
+            if n > 0 {
+                // A burst that does not follow another one begins where the cache ends.
+                if row.first != First::FromState {
+                    self.settle().await?;
+                }
+                self.leave(None);
+            }
             let submitted_ms = now_ms();
             let burst = self.backend.submit_burst(Burst { rows: &[row], steps }).await?;
             self.flow.1.submitted(submitted_ms);
@@ -279,7 +288,12 @@ impl Engine {
             (Some(n), Some(&id)) => vec![top_logprobs(&self.backend.read_logits(SLOT).await?, id, n)],
             _ => Vec::new(),
         };
+        let (is_whole, is_last) = (invalid.is_none() && drawn.is_whole(), self.in_flight.is_empty());
         let piece = self.accept(generation, &drawn.ids, logprobs);
+        // What is in flight behind the row's end does nothing.
+        if is_whole && (is_last || drawn.end.is_some()) && piece.ids.len() == drawn.ids.len() {
+            self.leave(Some(self.cached.len()));
+        }
         if generation.finish.is_some() {
             return Ok(piece);
         }

@@ -7,6 +7,7 @@ use super::any_backend::AnyBackend;
 use super::backend::Backend;
 use super::flow::FlowControl;
 use super::policy::{Flow, Policy};
+use super::recurrent::Recurrent;
 use super::{Engine, Info};
 use crate::chat::ChatTemplate;
 use crate::cpu::backend::{CpuBackend, CpuWeights};
@@ -82,6 +83,8 @@ impl Engine {
                 loaded => loaded?,
             },
         };
+        let is_recurrent = !model.plan.recurrent.is_empty();
+        let recurrent = is_recurrent.then(|| Recurrent::new(backend.capacity().snapshots));
         let info = Info {
             name: model_name(&file),
             architecture: model.config.architecture.clone(),
@@ -102,6 +105,7 @@ impl Engine {
             backend,
             info,
             cached: Vec::new(),
+            recurrent,
             policy: options.policy,
             flow: ((Flow::Fixed { burst: 1, in_flight: 1 }, 0, 0), FlowControl::fixed(1, 1)),
             in_flight: VecDeque::new(),

@@ -29,6 +29,7 @@ pub mod policy;
 pub mod profile;
 mod profiling;
 mod recover;
+mod recurrent;
 mod step;
 mod stop;
 
@@ -48,6 +49,7 @@ use any_backend::{AnyBackend, InFlight};
 use backend::{Backend, Counters, Readback};
 use flow::FlowControl;
 use policy::Flow;
+use recurrent::Recurrent;
 
 use crate::chat::{ChatTemplate, Message, RenderOptions};
 use crate::error::{Error, Result};
@@ -94,6 +96,8 @@ pub struct Engine {
     info: Info,
     /// Tokens whose keys and values are in the cache, first position first.
     cached: Vec<u32>,
+    /// Where recurrent layers stand, where the model has any.
+    recurrent: Option<Recurrent>,
     /// How to decode, where a request does not say.
     policy: Policy,
     /// Steps a submit and submits in flight, and the flow, steps and slots it was made for.
@@ -195,7 +199,7 @@ impl Engine {
         self.backend.configure(self.policy.execution(false))?;
         let mut rows = Vec::new();
         for part in ids.chunks(self.chunk_len(chunk)) {
-            self.backend.feed(SLOT, part, self.cached.len()).await?;
+            self.feed_next(part).await?;
             self.cached.extend(part);
             let last = self.cached.len() == ids.len();
             let wanted = if all { 0..part.len() } else { part.len() - 1..part.len() - 1 + usize::from(last) };

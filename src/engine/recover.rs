@@ -94,8 +94,11 @@ impl Engine {
 
     /// Feeds the last token again and reads the logits after it.
     async fn logits_again(&mut self, generation: &Generation) -> Result<Vec<f32>> {
-        let last = if generation.drawn == 0 { generation.prompt[generation.prompt.len() - 1] } else { generation.last };
-        self.backend.feed(SLOT, &[last], generation.position() - 1).await?;
+        let is_cached = generation.drawn == 0;
+        let last = if is_cached { generation.prompt[generation.prompt.len() - 1] } else { generation.last };
+        self.cached.truncate(generation.position() - 1);
+        self.feed_next(&[last]).await?;
+        self.cached.extend(is_cached.then_some(last));
         self.backend.head(SLOT, 0).await?;
         self.backend.read_logits(SLOT).await
     }

@@ -74,11 +74,16 @@ impl Engine {
         self.begin_steps(&[token])?;
         // Steps beyond the context would do nothing.
         let steps = steps.min(self.info.n_ctx - position);
+        self.settle().await?;
+        self.leave(None);
         let drawn = only(self.backend.burst(Burst { rows: &[row], steps }).await?);
         // The first token, and each drawn one that another was drawn after.
         if !drawn.ids.is_empty() {
             self.cached.push(token);
             self.cached.extend(&drawn.ids[..drawn.ids.len() - 1]);
+            if drawn.is_whole() {
+                self.leave(Some(self.cached.len()));
+            }
         }
         if drawn.end == Some(RowEnd::Guard) {
             self.cached.truncate(position);
@@ -93,7 +98,7 @@ impl Engine {
     /// Those of [`Engine::advance_with_token`].
     pub async fn decode_step_logits(&mut self, token: u32) -> Result<LogitsRow> {
         self.begin_steps(&[token])?;
-        self.backend.feed(SLOT, &[token], self.cached.len()).await?;
+        self.feed_next(&[token]).await?;
         self.backend.head(SLOT, 0).await?;
         self.check_guard().await?;
         let values = self.backend.read_logits(SLOT).await?;
@@ -108,7 +113,7 @@ impl Engine {
     /// [`Error::BadToken`], [`Error::ContextFull`], and [`Error::NotFinite`] where the guard tripped: the token is then not in the sequence.
     pub async fn advance_with_token(&mut self, token: u32) -> Result<()> {
         self.begin_steps(&[token])?;
-        self.backend.feed(SLOT, &[token], self.cached.len()).await?;
+        self.feed_next(&[token]).await?;
         self.check_guard().await?;
         self.cached.push(token);
         Ok(())
@@ -123,7 +128,7 @@ impl Engine {
         let start = self.cached.len();
         let (mut all, mut sum) = (Vec::new(), Vec::new());
         for part in tokens.chunks(self.chunk_len(0)) {
-            self.backend.feed(SLOT, part, self.cached.len()).await?;
+            self.feed_next(part).await?;
             self.cached.extend(part);
             let is_end = self.cached.len() == start + tokens.len();
             let from = if pooling == Pooling::Last { part.len() - usize::from(is_end) } else { 0 };

@@ -21,7 +21,7 @@ use super::weights::GpuWeights;
 use super::words::read_words;
 use crate::engine::backend::{
     Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
-    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, forward_rows,
+    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, forward_rows,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
@@ -115,8 +115,8 @@ impl GpuBackend {
         let baseline = gpu.tally().counters();
         weights.finish().await?;
         plan.check_weights(|id| weights.has(id))?;
-        if plan.layers.len() > MAX_GUARDED_LAYERS {
-            let found = plan.layers.len().to_string();
+        if plan.n_layers() > MAX_GUARDED_LAYERS {
+            let found = plan.n_layers().to_string();
             return Err(Error::BadOption { option: "layers", found, expected: "at most 1022" });
         }
         if plan.n_vocab >= 1 << ID_BITS {
@@ -377,6 +377,47 @@ impl Backend for GpuBackend {
             let by_group = keys_by_group(*shape, &bytemuck::pod_collect_to_vec::<u8, u16>(key_bytes));
             write(&self.gpu, keys, at, bytemuck::cast_slice(&by_group));
             write(&self.gpu, values, at, value_bytes);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn save_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.sequence.capacity)?;
+        let mut commands = self.commands();
+        self.sequence.recurrent.iter().for_each(|layer| layer.save(&mut commands, slot, snapshot));
+        commands.submit();
+        self.gpu.check()
+    }
+
+    fn load_state(&mut self, slot: usize, snapshot: usize) -> Result<()> {
+        self.limits().check_slot(slot)?;
+        check_snapshot(snapshot, self.sequence.capacity)?;
+        let mut commands = self.commands();
+        self.sequence.recurrent.iter().for_each(|layer| layer.load(&mut commands, slot, snapshot));
+        commands.submit();
+        self.gpu.check()
+    }
+
+    async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>> {
+        check_snapshot(snapshot, self.sequence.capacity)?;
+        let mut bytes = Vec::new();
+        for (buffer, entry) in self.sequence.recurrent.iter().flat_map(|layer| layer.saved()) {
+            let n = entry as usize / 4;
+            let words = read_words(&self.gpu, Readback::Page, buffer, snapshot * n, n).await?;
+            bytes.extend_from_slice(bytemuck::cast_slice(&words));
+        }
+        Ok(bytes)
+    }
+
+    fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()> {
+        check_snapshot(snapshot, self.sequence.capacity)?;
+        check_state_bytes(&self.plan, bytes)?;
+        let mut rest = bytes;
+        for (buffer, entry) in self.sequence.recurrent.iter().flat_map(|layer| layer.saved()) {
+            let (here, after) = rest.split_at(entry as usize);
+            write(&self.gpu, buffer, snapshot as u64 * entry, here);
             rest = after;
         }
         Ok(())

@@ -17,6 +17,7 @@ mod params;
 mod pipelines;
 mod readback;
 mod recorder;
+mod recurrent;
 mod ring;
 mod sampler;
 pub mod selftest;

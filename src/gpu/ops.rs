@@ -1,5 +1,6 @@
 //! Turns the operations of a plan into steps: kernels, parameters, bindings.
 
+mod delta_net;
 mod experts;
 
 use bytemuck::{Pod, bytes_of};
@@ -153,13 +154,15 @@ pub(crate) struct Spread {
     pub(crate) tile: u32,
     /// Chunks of a unit of attention.
     pub(crate) chunks_per_unit: usize,
+    /// Whether the rows are those of one sequence.
+    pub(crate) is_chunk: bool,
 }
 
 impl Spread {
     /// Of a chunk of a prompt: a unit is a group, so that partial results stay small.
-    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP };
+    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP, is_chunk: true };
     /// Of one row: every chunk is a unit, so that chunks run side by side.
-    pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1 };
+    pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1, is_chunk: false };
 
     /// Of a step of `rows` sequences, in an instance with room for `max_rows`: units as small as partial results of a reasonable size allow.
     pub(crate) fn of_batch(rows: usize, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
@@ -169,7 +172,7 @@ impl Spread {
         let tile = TILES.into_iter().find(|tile| *tile as usize >= rows).unwrap_or(PREFILL_TILE);
         let fits = |per_unit: &usize| partials_bytes(ops, max_rows, n_ctx, *per_unit) <= MAX_PARTIALS_BYTES;
         let mut sizes = (0..).map(|i| 1 << i).take_while(|size| *size < CHUNKS_PER_GROUP);
-        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP) }
+        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP), is_chunk: false }
     }
 }
 
@@ -287,6 +290,10 @@ impl<'a> Lowering<'a> {
             Op::RopeAppend { .. } => return self.rope_append(op),
             Op::Attention { qkv, out, heads, layer } => self.attention(qkv, out, heads, layer),
             Op::GatedActivation { gate_up, out, activation } => self.gated_activation(gate_up, out, activation),
+            Op::DeltaPrepare { .. } => self.delta_prepare(op),
+            Op::DeltaRule { mixed, prepared, out, heads, state } => self.delta_rule(mixed, prepared, out, heads, state),
+            Op::GatedNorm { .. } => self.gated_norm(op),
+            Op::GatedAdd { y, gate, out } => self.gated_add(y, gate, out),
             Op::Route { logits, out } => self.route(logits, out),
             Op::ExpertMatMul { .. } => self.expert_matmul(op),
             Op::CombineExperts { y, route, out } => self.combine_experts(y, route, out),
@@ -419,6 +426,7 @@ impl<'a> Lowering<'a> {
             n_heads: heads.n_heads as u32,
             n_kv_heads: heads.n_kv_heads as u32,
             head_dim: heads.head_dim as u32,
+            query_stride: heads.query_stride() as u32,
             n_pairs: self.plan.ropes[rope].frequencies.len() as u32,
             neox: u32::from(kind == RopeKind::Neox),
             norm_q: u32::from(q_norm.is_some()),
@@ -457,6 +465,7 @@ impl<'a> Lowering<'a> {
             n_heads: heads.n_heads as u32,
             n_kv_heads: heads.n_kv_heads as u32,
             head_dim: heads.head_dim as u32,
+            query_stride: heads.query_stride() as u32,
             head_groups: head_groups as u32,
             window: window as u32,
             chunks_per_unit: chunks_per_unit as u32,
@@ -487,9 +496,12 @@ impl<'a> Lowering<'a> {
             window: window as u32,
             chunks_per_unit: chunks_per_unit as u32,
             max_units,
+            gated: u32::from(heads.gated),
+            qkv_width: heads.row_width() as u32,
         };
         let (output, mut bindings) = out.output(false);
-        bindings.extend([(1, sequence.state.clone()), (2, self.space.partials.clone())]);
+        let qkv = self.buffer(qkv).f32().clone();
+        bindings.extend([(1, sequence.state.clone()), (2, self.space.partials.clone()), (3, qkv)]);
         let grid = Grid::Rows { x: out.width().div_ceil(256) as u32 };
         self.push(Kernel::AttentionMerge(output), params, bindings, grid);
     }

@@ -85,6 +85,7 @@ params! {
         n_heads: u32,
         n_kv_heads: u32,
         head_dim: u32,
+        query_stride: u32,
         n_pairs: u32,
         neox: u32,
         norm_q: u32,
@@ -102,6 +103,7 @@ params! {
         n_heads: u32,
         n_kv_heads: u32,
         head_dim: u32,
+        query_stride: u32,
         head_groups: u32,
         window: u32,
         chunks_per_unit: u32,
@@ -121,6 +123,52 @@ params! {
         window: u32,
         chunks_per_unit: u32,
         max_units: u32,
+        gated: u32,
+        qkv_width: u32,
+    }
+}
+
+params! {
+    /// Of `gated_add`.
+    GatedAdd {
+        width: u32,
+    }
+}
+
+params! {
+    /// Of `delta_prepare`.
+    DeltaPrepare {
+        n_key_heads: u32,
+        n_value_heads: u32,
+        size: u32,
+        kernel: u32,
+        grouped: u32,
+        eps: f32,
+        query_scale: f32,
+    }
+}
+
+params! {
+    /// Of `delta_rule`.
+    DeltaRule {
+        n_key_heads: u32,
+        n_value_heads: u32,
+        kernel: u32,
+        grouped: u32,
+    }
+}
+
+params! {
+    /// Of `gated_norm`.
+    GatedNorm {
+        width: u32,
+        segments: u32,
+        segment_len: u32,
+        size: u32,
+        mixed_width: u32,
+        gates_at: u32,
+        eps: f32,
+        inverse_size: f32,
     }
 }
 
@@ -353,9 +401,13 @@ mod tests {
                 Kernel::Attention => Attention::FIELDS,
                 Kernel::AttentionMerge(_) => AttentionMerge::FIELDS,
                 Kernel::GatedActivation(_) => GatedActivation::FIELDS,
+                Kernel::DeltaPrepare => DeltaPrepare::FIELDS,
+                Kernel::DeltaRule { .. } => DeltaRule::FIELDS,
+                Kernel::GatedNorm(_) => GatedNorm::FIELDS,
                 Kernel::Route => Route::FIELDS,
                 Kernel::ExpertMatMul { .. } => ExpertMatMul::FIELDS,
                 Kernel::CombineExperts => CombineExperts::FIELDS,
+                Kernel::GatedAdd => GatedAdd::FIELDS,
                 Kernel::Sample => Sample::FIELDS,
                 Kernel::SampleAdjust => SampleAdjust::FIELDS,
                 Kernel::SampleFilter => SampleFilter::FIELDS,

@@ -104,9 +104,13 @@ pub(crate) enum Kernel {
     Attention,
     AttentionMerge(Output),
     GatedActivation(Output),
+    DeltaPrepare,
+    DeltaRule { size: u32 },
+    GatedNorm(Output),
     Route,
     ExpertMatMul { kind: QuantType, form: MatMulForm },
     CombineExperts,
+    GatedAdd,
     Sample,
     SampleAdjust,
     SampleFilter,
@@ -143,6 +147,10 @@ const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
 const GATED_ACTIVATION: &str = include_str!("../../shaders/gated_activation.wgsl");
+const DELTA_PREPARE: &str = include_str!("../../shaders/delta_prepare.wgsl");
+const DELTA_RULE: &str = include_str!("../../shaders/delta_rule.wgsl");
+const GATED_ADD: &str = include_str!("../../shaders/gated_add.wgsl");
+const GATED_NORM: &str = include_str!("../../shaders/gated_norm.wgsl");
 const SAMPLE: &str = include_str!("../../shaders/sample.wgsl");
 const SAMPLE_ADJUST: &str = include_str!("../../shaders/sample_adjust.wgsl");
 const SAMPLE_FILTER: &str = include_str!("../../shaders/sample_filter.wgsl");
@@ -179,12 +187,15 @@ impl Kernel {
     pub(crate) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
-        all.extend([Kernel::StreamRead, Kernel::Empty, Kernel::Route, Kernel::CombineExperts]);
+        all.extend([Kernel::StreamRead, Kernel::Empty, Kernel::Route, Kernel::CombineExperts, Kernel::GatedAdd]);
+        all.push(Kernel::DeltaPrepare);
+        // The sizes of heads that a plan may have.
+        all.extend((32..=256).step_by(32).map(|size| Kernel::DeltaRule { size }));
         for output in Output::ALL {
             all.push(Kernel::RmsNorm(output));
         }
         for output in [Output::F32, Output::Q8] {
-            all.extend([Kernel::AttentionMerge(output), Kernel::GatedActivation(output)]);
+            all.extend([Kernel::AttentionMerge(output), Kernel::GatedActivation(output), Kernel::GatedNorm(output)]);
         }
         for kind in QuantType::ALL {
             all.push(Kernel::Embed(kind));
@@ -206,9 +217,13 @@ impl Kernel {
             Kernel::Attention => "attention",
             Kernel::AttentionMerge(_) => "attention_merge",
             Kernel::GatedActivation(_) => "gated_activation",
+            Kernel::DeltaPrepare => "delta_prepare",
+            Kernel::DeltaRule { .. } => "delta_rule",
+            Kernel::GatedNorm(_) => "gated_norm",
             Kernel::Route => "route",
             Kernel::ExpertMatMul { .. } => "expert_matmul",
             Kernel::CombineExperts => "combine_experts",
+            Kernel::GatedAdd => "gated_add",
             Kernel::Sample => "sample",
             Kernel::SampleAdjust => "sample_adjust",
             Kernel::SampleFilter => "sample_filter",
@@ -226,9 +241,11 @@ impl Kernel {
             Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
             Kernel::MatMul { kind, tile, form } => format!("{stem}_{}_{kind:?}_x{tile}", form.name()).to_lowercase(),
             Kernel::ExpertMatMul { kind, form } => format!("{stem}_{}_{kind:?}", form.name()).to_lowercase(),
-            Kernel::RmsNorm(output) | Kernel::AttentionMerge(output) | Kernel::GatedActivation(output) => {
-                format!("{stem}_{}", output.name())
-            }
+            Kernel::DeltaRule { size } => format!("{stem}_{size}"),
+            Kernel::RmsNorm(output)
+            | Kernel::AttentionMerge(output)
+            | Kernel::GatedActivation(output)
+            | Kernel::GatedNorm(output) => format!("{stem}_{}", output.name()),
             _ => stem.into(),
         }
     }
@@ -249,12 +266,19 @@ impl Kernel {
             }
             Kernel::Route => [EXACT, STATE, RUNNING, ORDER, ROUTE].concat(),
             Kernel::CombineExperts => [EXACT, STATE, RUNNING, COMBINE_EXPERTS].concat(),
+            Kernel::GatedAdd => [EXACT, STATE, RUNNING, GATED_ADD].concat(),
             Kernel::RopeAppend => [EXACT, TREE256, STATE, RUNNING, POSITION, ROPE_APPEND].concat(),
             Kernel::Attention => [EXACT, STATE, RUNNING, POSITION, CHUNKS, ATTENTION].concat(),
             Kernel::AttentionMerge(output) => {
                 [EXACT, STATE, RUNNING, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
             }
             Kernel::GatedActivation(output) => [EXACT, STATE, RUNNING, output.source(), GATED_ACTIVATION].concat(),
+            Kernel::DeltaPrepare => [EXACT, TREE256, STATE, RUNNING, POSITION, DELTA_PREPARE].concat(),
+            Kernel::DeltaRule { size } => {
+                let size = format!("const SIZE: u32 = {size}u;\n");
+                [&size, EXACT, STATE, RUNNING, POSITION, DELTA_RULE].concat()
+            }
+            Kernel::GatedNorm(output) => [EXACT, TREE256, STATE, RUNNING, output.source(), GATED_NORM].concat(),
             Kernel::Sample => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, SAMPLE].concat(),
             Kernel::SampleAdjust => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, SAMPLE_ADJUST].concat(),
             Kernel::SampleFilter => [EXACT, PHILOX, STATE, RUNNING, BEST, ORDER, RULES, KEPT, SAMPLE_FILTER].concat(),

@@ -3,6 +3,7 @@
 use super::buffers::{Allocator, STATE, STORAGE};
 use super::device::Gpu;
 use super::params::{BATCH_BYTES, RowsHeader, State, state_at};
+use super::recurrent::Recurrent;
 use super::ring::Ring;
 use super::sampler::{BORDER_BYTES, LOGITS_A_GROUP, RULES_BYTES};
 use crate::engine::backend::{BlockTables, Capacity, MAX_STOP_IDS, RingSize, UNTRIPPED};
@@ -19,6 +20,8 @@ pub(crate) struct Sequence {
     pub(crate) block_table: wgpu::Buffer,
     /// Keys and values by layer.
     pub(crate) cache: Vec<(wgpu::Buffer, wgpu::Buffer)>,
+    /// By recurrent layer.
+    pub(crate) recurrent: Vec<Recurrent>,
     /// `[n_ctx, pairs, 2]` by variant.
     pub(crate) ropes: Vec<wgpu::Buffer>,
     /// `[rows, groups]`: the best candidates of the sampler's workgroups: order key, token id.
@@ -62,6 +65,8 @@ impl Sequence {
             }
             cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));
         }
+        let recurrent = plan.recurrent.iter().map(|heads| Recurrent::new(allocator, *heads, capacity));
+        let recurrent = recurrent.collect();
         let ropes = plan.ropes.iter().map(|table| {
             allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_ctx.next_multiple_of(PAGE))), STORAGE)
         });
@@ -78,6 +83,7 @@ impl Sequence {
             block_table: allocator.filled("block table", bytemuck::cast_slice(&tables.words()), STORAGE),
             tables,
             cache,
+            recurrent,
             candidates: allocator.buffer(
                 "candidates",
                 (slots * plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64,

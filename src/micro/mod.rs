@@ -5,10 +5,12 @@
 //! being the length of a row, so that activations stay finite through any depth.
 
 pub(crate) mod blocks;
+mod hybrid;
 mod model;
 mod presets;
 pub(crate) mod rng;
 mod tokenizer;
 pub mod writer;
 
+pub use hybrid::DeltaNet;
 pub use model::{Arch, MicroModel};

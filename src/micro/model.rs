@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::blocks::push_row;
+use super::hybrid::DeltaNet;
 use super::rng::Rng;
 use super::tokenizer::{MIN_VOCAB, add_tokenizer};
 use super::writer::Writer;
@@ -22,6 +23,12 @@ pub enum Arch {
     Qwen3,
     /// Qwen 3, mixture of experts.
     Qwen3Moe,
+    /// Qwen 3 Next: gated delta nets, gated attention, mixture of experts with a shared one.
+    Qwen3Next,
+    /// Qwen 3.5, dense: gated delta nets and gated attention.
+    Qwen35,
+    /// Qwen 3.5, mixture of experts.
+    Qwen35Moe,
 }
 
 impl Arch {
@@ -32,6 +39,9 @@ impl Arch {
             Self::Gemma3 => "gemma3",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3moe",
+            Self::Qwen3Next => "qwen3next",
+            Self::Qwen35 => "qwen35",
+            Self::Qwen35Moe => "qwen35moe",
         }
     }
 }
@@ -68,6 +78,10 @@ pub struct MicroModel {
     pub n_ctx: usize,
     /// Whether the embedding is the output matrix, too.
     pub tied: bool,
+    /// Rotated values a head.
+    pub n_rot: usize,
+    /// Sizes of the gated delta net layers; written where the architecture has them.
+    pub delta: DeltaNet,
     /// Base of the RoPE frequencies.
     pub rope_theta: f32,
     /// Llama 3's factor for long contexts; writes `rope_freqs.weight`.
@@ -81,19 +95,21 @@ pub struct MicroModel {
 }
 
 /// One tensor: its name, its dimensions (row length first) and how it is filled.
-struct Tensor {
-    name: String,
-    dims: Vec<usize>,
-    kind: QuantType,
-    fill: Fill,
+pub(super) struct Tensor {
+    pub(super) name: String,
+    pub(super) dims: Vec<usize>,
+    pub(super) kind: QuantType,
+    pub(super) fill: Fill,
 }
 
 #[derive(Clone, Copy)]
-enum Fill {
+pub(super) enum Fill {
     /// Zero mean, deviation `1 / sqrt(row length)`.
     Matrix,
     /// Around 1.
     Norm,
+    /// Uniform between two values, -4 to 0 for example.
+    Uniform(f32, f32),
     /// Llama 3's divisors of the RoPE frequencies.
     RopeFactors,
 }
@@ -140,6 +156,7 @@ impl MicroModel {
             match t.fill {
                 Fill::Matrix => push_row(&mut rng, t.kind, k, 1.0 / (k as f32).sqrt(), &mut chunk),
                 Fill::Norm => chunk.extend((0..k).flat_map(|_| rng.uniform(0.9, 1.1).to_le_bytes())),
+                Fill::Uniform(low, high) => chunk.extend((0..k).flat_map(|_| rng.uniform(low, high).to_le_bytes())),
                 Fill::RopeFactors => chunk.extend(self.rope_factors().iter().flat_map(|f| f.to_le_bytes())),
             }
             if chunk.len() >= CHUNK_BYTES {
@@ -159,7 +176,10 @@ impl MicroModel {
             list.push(Tensor { name: "rope_freqs.weight".into(), dims, kind: QuantType::F32, fill });
         }
         for layer in 0..self.n_layers {
-            self.push_layer(layer, &mut list);
+            match self.arch {
+                Arch::Qwen3Next | Arch::Qwen35 | Arch::Qwen35Moe => self.push_hybrid_layer(layer, &mut list),
+                _ => self.push_layer(layer, &mut list),
+            }
         }
         list.push(norm("output_norm.weight", self.d));
         if !self.tied {
@@ -180,27 +200,34 @@ impl MicroModel {
             weight("attn_output", self.d, q),
             norm(&name("ffn_norm"), self.d),
         ]);
-        let (d, ffn, n_experts) = (self.d, self.ffn, self.n_experts);
-        if self.arch == Arch::Qwen3Moe {
-            let experts = |stem: &str, rows, k| Tensor {
-                dims: vec![k, rows, n_experts],
-                ..matrix(&name(stem), n_experts * rows, k, self.quant)
-            };
-            list.extend([
-                matrix(&name("ffn_gate_inp"), n_experts, d, QuantType::F32),
-                experts("ffn_gate_exps", ffn, d),
-                experts("ffn_up_exps", ffn, d),
-                experts("ffn_down_exps", d, ffn),
-            ]);
-        } else {
-            list.extend([weight("ffn_gate", ffn, d), weight("ffn_up", ffn, d), weight("ffn_down", d, ffn)]);
-        }
+        self.push_feed_forward(layer, list);
         if self.arch != Arch::Llama {
             list.extend([norm(&name("attn_q_norm"), self.head_dim), norm(&name("attn_k_norm"), self.head_dim)]);
         }
         if self.arch == Arch::Gemma3 {
             list.extend([norm(&name("post_attention_norm"), self.d), norm(&name("post_ffw_norm"), self.d)]);
         }
+    }
+
+    /// A gated feed-forward part, or experts: `ffn` is the width of one.
+    pub(super) fn push_feed_forward(&self, layer: usize, list: &mut Vec<Tensor>) {
+        let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
+        let weight = |stem: &str, rows, k| matrix(&name(stem), rows, k, self.quant);
+        let (d, ffn, n_experts) = (self.d, self.ffn, self.n_experts);
+        if n_experts == 0 {
+            list.extend([weight("ffn_gate", ffn, d), weight("ffn_up", ffn, d), weight("ffn_down", d, ffn)]);
+            return;
+        }
+        let experts = |stem: &str, rows, k| Tensor {
+            dims: vec![k, rows, n_experts],
+            ..matrix(&name(stem), n_experts * rows, k, self.quant)
+        };
+        list.extend([
+            matrix(&name("ffn_gate_inp"), n_experts, d, QuantType::F32),
+            experts("ffn_gate_exps", ffn, d),
+            experts("ffn_up_exps", ffn, d),
+            experts("ffn_down_exps", d, ffn),
+        ]);
     }
 
     fn metadata(&self) -> Writer {
@@ -230,11 +257,13 @@ impl MicroModel {
             }
             Arch::Gemma3 => w.u32("gemma3.attention.sliding_window", self.window as u32),
             Arch::Qwen3 => {}
-            Arch::Qwen3Moe => {
-                w.u32("qwen3moe.expert_count", self.n_experts as u32);
-                w.u32("qwen3moe.expert_used_count", self.n_experts_used as u32);
-                w.u32("qwen3moe.expert_feed_forward_length", self.ffn as u32);
-            }
+            Arch::Qwen3Moe => {}
+            Arch::Qwen3Next | Arch::Qwen35 | Arch::Qwen35Moe => self.hybrid_metadata(&mut w),
+        }
+        if self.n_experts > 0 {
+            w.u32(&format!("{arch}.expert_count"), self.n_experts as u32);
+            w.u32(&format!("{arch}.expert_used_count"), self.n_experts_used as u32);
+            w.u32(&format!("{arch}.expert_feed_forward_length"), self.ffn as u32);
         }
         add_tokenizer(&mut w, self.n_vocab());
         w
@@ -267,7 +296,7 @@ impl Tensor {
     }
 }
 
-fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
+pub(super) fn matrix(name: &str, rows: usize, k: usize, kind: QuantType) -> Tensor {
     Tensor { name: name.into(), dims: vec![k, rows], kind: fitting(kind, k), fill: Fill::Matrix }
 }
 
@@ -282,7 +311,7 @@ fn fitting(kind: QuantType, k: usize) -> QuantType {
     if k.is_multiple_of(kind.block_len()) { kind } else { smaller }
 }
 
-fn norm(name: &str, n: usize) -> Tensor {
+pub(super) fn norm(name: &str, n: usize) -> Tensor {
     Tensor { name: name.into(), dims: vec![n], kind: QuantType::F32, fill: Fill::Norm }
 }
 

@@ -1,5 +1,6 @@
 //! Ready-made descriptions: small ones for tests, and the shapes of real models for measurements.
 
+use super::hybrid::DeltaNet;
 use super::model::{Arch, MicroModel};
 use crate::quant::QuantType;
 
@@ -162,6 +163,8 @@ impl MicroModel {
             vocab: 512,
             n_ctx: 512,
             tied: true,
+            n_rot: 32,
+            delta: DeltaNet { attention_every: 4, n_key_heads: 4, n_value_heads: 8, size: 32, kernel: 4 },
             rope_theta: 10_000.0,
             rope_factor: None,
             window: 0,
@@ -217,6 +220,22 @@ impl MicroModel {
         Self { arch: Arch::Qwen3Moe, ffn: 256, n_experts: 8, n_experts_used: 3, ..Self::qwen3(quant) }
     }
 
+    /// A Qwen 3.5 of four layers: three gated delta nets, two value heads a key head, and gated attention that rotates half of a head.
+    pub fn qwen35(quant: QuantType) -> Self {
+        let sizes = Self { n_layers: 4, n_heads: 4, ..Self::qwen3(quant) };
+        Self { arch: Arch::Qwen35, ..sizes }
+    }
+
+    /// A Qwen 3 Next of four layers with four experts, two of them used, and a shared one.
+    pub fn qwen3next(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen3Next, ffn: 128, n_experts: 4, n_experts_used: 2, ..Self::qwen35(quant) }
+    }
+
+    /// The same with Qwen 3.5's order of heads.
+    pub fn qwen35moe(quant: QuantType) -> Self {
+        Self { arch: Arch::Qwen35Moe, ..Self::qwen3next(quant) }
+    }
+
     /// The names `real` knows.
     pub fn real_names() -> impl Iterator<Item = &'static str> {
         REAL_SHAPES.iter().map(|s| s.name)
@@ -229,6 +248,9 @@ impl MicroModel {
             Arch::Llama => Self::llama(quant),
             Arch::Gemma3 => Self { window: 512, ..Self::gemma3(quant) },
             Arch::Qwen3 => Self::qwen3(quant),
+            Arch::Qwen3Next => Self::qwen3next(quant),
+            Arch::Qwen35 => Self::qwen35(quant),
+            Arch::Qwen35Moe => Self::qwen35moe(quant),
             Arch::Qwen3Moe => Self::qwen3moe(quant),
         };
         Some(Self {

@@ -11,6 +11,8 @@ pub struct Config {
     pub architecture: String,
     /// Layers.
     pub n_layers: usize,
+    /// Layers that follow them in the file and predict tokens further on, which a step does not run.
+    pub n_draft_layers: usize,
     /// Width of the hidden state.
     pub d: usize,
     /// Query heads.
@@ -67,9 +69,17 @@ impl Config {
         let n_heads = keys.bounded("attention.head_count", 1..=MAX_WIDTH)?;
         let n_kv_heads = keys.opt("attention.head_count_kv")?.unwrap_or(n_heads);
         let head_dim = keys.opt("attention.key_length")?.unwrap_or(d / n_heads);
+        let n_blocks = keys.bounded("block_count", 1..=MAX_LAYERS)?;
+        let n_draft_layers = keys.opt("nextn_predict_layers")?.unwrap_or(0);
+        if n_draft_layers >= n_blocks {
+            let found = n_draft_layers.to_string();
+            let expected = format!("less than the {n_blocks} blocks");
+            return Err(Error::BadValue { key: keys.name("nextn_predict_layers"), found, expected });
+        }
         let experts = keys.experts()?;
         let config = Config {
-            n_layers: keys.bounded("block_count", 1..=MAX_LAYERS)?,
+            n_layers: n_blocks - n_draft_layers,
+            n_draft_layers,
             d,
             n_heads,
             n_kv_heads,
@@ -131,21 +141,21 @@ impl Config {
 }
 
 /// Keys below the architecture's prefix.
-struct Keys<'a> {
-    meta: &'a Metadata,
-    architecture: &'a str,
+pub(super) struct Keys<'a> {
+    pub(super) meta: &'a Metadata,
+    pub(super) architecture: &'a str,
 }
 
 impl Keys<'_> {
-    fn name(&self, key: &str) -> String {
+    pub(super) fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
 
-    fn opt(&self, key: &str) -> Result<Option<usize>> {
+    pub(super) fn opt(&self, key: &str) -> Result<Option<usize>> {
         self.meta.opt_usize(&self.name(key))
     }
 
-    fn bounded(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize> {
+    pub(super) fn bounded(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize> {
         let name = self.name(key);
         let value = self.meta.usize(&name)?;
         if range.contains(&value) {
@@ -156,7 +166,7 @@ impl Keys<'_> {
     }
 
     /// A width: a multiple of 32.
-    fn width(&self, key: &str) -> Result<usize> {
+    pub(super) fn width(&self, key: &str) -> Result<usize> {
         let value = self.bounded(key, 32..=MAX_WIDTH)?;
         self.multiple_of_32(key, value)
     }

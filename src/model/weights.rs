@@ -10,7 +10,7 @@ use crate::quant::QuantType;
 pub enum Role {
     /// `[rows, k]`, kept in its format as planes.
     Matrix,
-    /// `[k]`, held as f32.
+    /// `[rows, k]`, few values, held as f32.
     Vector,
 }
 
@@ -21,7 +21,7 @@ pub struct WeightDesc {
     pub tensors: Vec<TensorInfo>,
     /// Format in the file.
     pub kind: QuantType,
-    /// Rows of all tensors together; 1 for a vector.
+    /// Rows of all tensors together.
     pub rows: usize,
     /// Experts whose rows follow one another; 1 for what no expert has.
     pub n_experts: usize,
@@ -67,10 +67,15 @@ impl Weights {
 
     /// A vector of `k` values.
     pub fn vector(&mut self, header: &Header, name: &str, k: usize) -> Result<WeightId> {
+        self.table(header, name, 1, k)
+    }
+
+    /// A small table of `rows` rows of `k` values, held as f32.
+    pub fn table(&mut self, header: &Header, name: &str, rows: usize, k: usize) -> Result<WeightId> {
         let info = header.require(name)?;
-        expect_shape(info, 1, k)?;
+        expect_shape(info, rows, k)?;
         let tensors = vec![info.clone()];
-        Ok(self.push(WeightDesc { tensors, kind: info.kind, rows: 1, n_experts: 1, k, role: Role::Vector }))
+        Ok(self.push(WeightDesc { tensors, kind: info.kind, rows, n_experts: 1, k, role: Role::Vector }))
     }
 
     /// A matrix of `rows` rows of `k` values.

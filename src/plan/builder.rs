@@ -2,7 +2,7 @@
 
 use super::label::notes;
 use super::memory::assign_buffers;
-use super::op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
+use super::op::{Activation, BufferId, DeltaHeads, Heads, Op, RopeKind, Shape, WeightId};
 use super::{KvShape, Plan, RopeTable};
 use crate::model::weights::{WeightDesc, Weights};
 
@@ -30,6 +30,19 @@ pub struct QkPrep {
     pub scale: f64,
 }
 
+/// The weights of a gated delta net layer between its projections.
+#[derive(Debug, Clone, Copy)]
+pub struct DeltaWeights {
+    /// Kernel of the convolution, `[n_channels, kernel]`.
+    pub conv: WeightId,
+    /// Added to alpha, `[n_value_heads]`.
+    pub dt_bias: WeightId,
+    /// The decay's rate, `[n_value_heads]`.
+    pub rate: WeightId,
+    /// Norm of each head's result, `[size]`.
+    pub norm: WeightId,
+}
+
 /// Collects operations and buffers.
 pub struct PlanBuilder<'a> {
     weights: &'a Weights,
@@ -37,7 +50,10 @@ pub struct PlanBuilder<'a> {
     buffers: Vec<Shape>,
     ropes: Vec<RopeTable>,
     layers: Vec<KvShape>,
+    recurrent: Vec<DeltaHeads>,
     layer_starts: Vec<usize>,
+    /// Layers that have mixed positions, after which alone they write to the stream.
+    written: usize,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -49,7 +65,9 @@ impl<'a> PlanBuilder<'a> {
             buffers: Vec::new(),
             ropes: Vec::new(),
             layers: Vec::new(),
+            recurrent: Vec::new(),
             layer_starts: Vec::new(),
+            written: 0,
         }
     }
 
@@ -115,9 +133,9 @@ impl<'a> PlanBuilder<'a> {
         self.ops.push(Op::RmsNorm { x, weight, out: residual, eps, accumulate: true, source: self.source() });
     }
 
-    /// The last layer that wrote to the stream. A layer writes only after its attention.
+    /// The last layer that wrote to the stream.
     fn source(&self) -> Option<usize> {
-        self.layers.len().checked_sub(1)
+        self.written.checked_sub(1)
     }
 
     /// The form of an activation that `reader` reads.
@@ -150,6 +168,7 @@ impl<'a> PlanBuilder<'a> {
     /// Causal attention of a new layer over `qkv`, for the output projections in `readers`.
     pub fn attention(&mut self, qkv: BufferId, heads: Heads, prep: QkPrep, readers: &[WeightId]) -> Operand {
         let layer = self.layers.len();
+        self.written = self.layer_starts.len();
         self.layers.push(KvShape { n_kv_heads: heads.n_kv_heads, head_dim: heads.head_dim });
         self.ops.push(Op::RopeAppend {
             qkv,
@@ -164,6 +183,27 @@ impl<'a> PlanBuilder<'a> {
         });
         self.operand(1, heads.n_heads * heads.head_dim, readers, |ops, out| {
             ops.push(Op::Attention { qkv, out, heads, layer });
+        })
+    }
+
+    /// The gated delta net of a new layer over its projections `mixed`, for the output projections in `readers`.
+    pub fn delta_net(
+        &mut self,
+        mixed: BufferId,
+        heads: DeltaHeads,
+        weights: DeltaWeights,
+        eps: f32,
+        readers: &[WeightId],
+    ) -> Operand {
+        let state = self.recurrent.len();
+        self.written = self.layer_starts.len();
+        self.recurrent.push(heads);
+        let DeltaWeights { conv, dt_bias, rate, norm } = weights;
+        let (prepared, x) = (self.f32(heads.prepared_width()), self.f32(heads.values_width()));
+        self.ops.push(Op::DeltaPrepare { mixed, conv, dt_bias, rate, out: prepared, eps, heads, state });
+        self.ops.push(Op::DeltaRule { mixed, prepared, out: x, heads, state });
+        self.operand(1, heads.values_width(), readers, |ops, out| {
+            ops.push(Op::GatedNorm { x, mixed, weight: norm, out, eps, heads });
         })
     }
 
@@ -202,6 +242,11 @@ impl<'a> PlanBuilder<'a> {
         self.ops.push(Op::CombineExperts { y, route, out: residual });
     }
 
+    /// `residual += sigmoid(gate) * y`, `gate` one value a row.
+    pub fn gated_add(&mut self, y: BufferId, gate: BufferId, residual: BufferId) {
+        self.ops.push(Op::GatedAdd { y, gate, out: residual });
+    }
+
     /// Ends the body at `hidden` and adds the head and the sampler.
     pub fn finish(mut self, hidden: BufferId, norm: WeightId, eps: f32, head: WeightId) -> Plan {
         let body_len = self.ops.len();
@@ -224,6 +269,7 @@ impl<'a> PlanBuilder<'a> {
             embedding,
             ropes: self.ropes,
             layers: self.layers,
+            recurrent: self.recurrent,
             layer_starts: self.layer_starts,
             weights: notes(self.weights),
             n_vocab,

@@ -1,7 +1,7 @@
 //! What operations are called where their time is reported.
 
 use super::Plan;
-use super::op::{Activation, BufferId, Heads, Op, Shape, WeightId};
+use super::op::{Activation, BufferId, DeltaHeads, Heads, Op, Shape, WeightId};
 use crate::model::weights::{WeightDesc, Weights};
 
 /// What reports say of a weight.
@@ -50,10 +50,14 @@ impl Op {
             Op::MatMul { .. } => "matmul",
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
+            Op::DeltaPrepare { .. } => "delta_prepare",
+            Op::DeltaRule { .. } => "delta_rule",
+            Op::GatedNorm { .. } => "gated_norm",
             Op::GatedActivation { .. } => "gated_activation",
             Op::Route { .. } => "route",
             Op::ExpertMatMul { .. } => "expert_matmul",
             Op::CombineExperts { .. } => "combine_experts",
+            Op::GatedAdd { .. } => "gated_add",
             Op::Sample { .. } => "sample",
         }
     }
@@ -75,8 +79,10 @@ impl Plan {
             },
             Op::GatedActivation { out, activation: Activation::Silu, .. } => format!("silu {}", self.form(out)),
             Op::GatedActivation { out, activation: Activation::GeluTanh, .. } => format!("gelu {}", self.form(out)),
+            Op::DeltaPrepare { heads, .. } | Op::DeltaRule { heads, .. } => delta_geometry(heads),
+            Op::GatedNorm { out, .. } => self.form(out),
             Op::Route { logits, out } => format!("{} of {}", self.shape(out).vectors(), self.shape(logits).width()),
-            Op::CombineExperts { y, .. } => self.form(y),
+            Op::CombineExperts { y, .. } | Op::GatedAdd { y, .. } => self.form(y),
             Op::Sample { .. } => self.n_vocab.to_string(),
         };
         Tag { layer, op: op.stem(), detail, bytes: self.weight_bytes(op) }
@@ -113,6 +119,11 @@ impl Plan {
 /// Query heads, key/value heads and values a head.
 fn geometry(heads: Heads) -> String {
     format!("{}/{}x{}", heads.n_heads, heads.n_kv_heads, heads.head_dim)
+}
+
+/// Value heads, key heads and values a head.
+fn delta_geometry(heads: DeltaHeads) -> String {
+    format!("{}/{}x{}", heads.n_value_heads, heads.n_key_heads, heads.size)
 }
 
 /// Notes of all weights, indexed by `WeightId`.

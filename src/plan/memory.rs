@@ -12,9 +12,13 @@ impl Op {
             Op::RopeAppend { qkv, .. } => vec![qkv],
             Op::Attention { qkv, out, .. } => vec![qkv, out],
             Op::GatedActivation { gate_up, out, .. } => vec![gate_up, out],
+            Op::DeltaPrepare { mixed, out, .. } => vec![mixed, out],
+            Op::DeltaRule { mixed, prepared, out, .. } => vec![mixed, prepared, out],
+            Op::GatedNorm { x, mixed, out, .. } => vec![x, mixed, out],
             Op::Route { logits, out } => vec![logits, out],
             Op::ExpertMatMul { x, route, out, .. } => vec![x, route, out],
             Op::CombineExperts { y, route, out } => vec![y, route, out],
+            Op::GatedAdd { y, gate, out } => vec![y, gate, out],
             Op::Sample { logits } => vec![logits],
         }
     }
@@ -95,6 +99,7 @@ mod tests {
             embedding: BufferId(0),
             ropes: Vec::new(),
             layers: Vec::new(),
+            recurrent: Vec::new(),
             layer_starts: Vec::new(),
             weights: Vec::new(),
             n_vocab: 64,

@@ -7,7 +7,7 @@ pub mod op;
 
 pub use builder::PlanBuilder;
 pub use label::{Tag, WeightNote};
-pub use op::{Activation, BufferId, Heads, Op, RopeKind, Shape, WeightId};
+pub use op::{Activation, BufferId, DeltaHeads, HeadOrder, Heads, Op, RopeKind, Shape, WeightId};
 
 use crate::error::{Error, Result};
 
@@ -89,8 +89,10 @@ pub struct Plan {
     pub embedding: BufferId,
     /// RoPE variants.
     pub ropes: Vec<RopeTable>,
-    /// Cache geometry by layer.
+    /// Cache geometry of the layers with attention, in order.
     pub layers: Vec<KvShape>,
+    /// Geometry of the recurrent layers, in order.
+    pub recurrent: Vec<DeltaHeads>,
     /// Index in `body` of each layer's first operation.
     pub layer_starts: Vec<usize>,
     /// What reports say of the weights, indexed by `WeightId`.
@@ -114,6 +116,11 @@ impl Plan {
         self.layers.iter().map(|layer| 2 * 2 * layer.page_len()).sum()
     }
 
+    /// Bytes of one sequence's recurrent states: every layer's states and ring.
+    pub fn state_bytes(&self) -> usize {
+        self.recurrent.iter().map(|heads| 4 * (heads.states_len() + heads.ring_len())).sum()
+    }
+
     /// The shape of a buffer.
     pub fn shape(&self, id: BufferId) -> Shape {
         self.buffers[id.0 as usize]
@@ -133,6 +140,11 @@ impl Plan {
                 expected: "loaded before the backend is made".into(),
             }),
         }
+    }
+
+    /// Layers of any kind.
+    pub fn n_layers(&self) -> usize {
+        self.layer_starts.len()
     }
 
     /// The layer that operation `at` of `body` belongs to; `None` for the embedding.

@@ -86,6 +86,106 @@ pub struct Heads {
     pub head_dim: usize,
     /// Keys further back than this are hidden; `None` shows all.
     pub window: Option<usize>,
+    /// Whether each query head is followed by its gate, `head_dim` values whose sigmoid multiplies the head's result.
+    pub gated: bool,
+}
+
+impl Heads {
+    /// Values from one query head to the next.
+    pub fn query_stride(self) -> usize {
+        if self.gated { 2 * self.head_dim } else { self.head_dim }
+    }
+
+    /// Where the keys of a row begin: after the queries and their gates.
+    pub fn first_key(self) -> usize {
+        self.n_heads * self.query_stride()
+    }
+
+    /// Values a row: queries (and gates), keys, values.
+    pub fn row_width(self) -> usize {
+        self.first_key() + 2 * self.n_kv_heads * self.head_dim
+    }
+}
+
+/// Which key head a value head of a delta net reads, and how the rows of its projections lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadOrder {
+    /// Value head `j` reads key head `j mod n_key_heads`; all betas come before all alphas (qwen35 files).
+    Tiled,
+    /// Value head `j` reads key head `j / (n_value_heads / n_key_heads)`; each key head has its betas, then its alphas (qwen3next files).
+    Grouped,
+}
+
+/// The geometry of one gated delta net layer. Yang et al., Gated Delta Networks (2024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeltaHeads {
+    /// Heads of queries and of keys; divides `n_value_heads`.
+    pub n_key_heads: usize,
+    /// Heads of values, each with a state.
+    pub n_value_heads: usize,
+    /// Values of any head, a multiple of 32 up to 256: a state has `size` columns of `size` values.
+    pub size: usize,
+    /// Width of the convolution.
+    pub kernel: usize,
+    /// How heads are ordered.
+    pub order: HeadOrder,
+}
+
+impl DeltaHeads {
+    /// Channels of the convolution: queries, keys, values.
+    pub fn n_channels(self) -> usize {
+        2 * self.n_key_heads * self.size + self.values_width()
+    }
+
+    /// Values of all value heads.
+    pub fn values_width(self) -> usize {
+        self.n_value_heads * self.size
+    }
+
+    /// Values a row of the layer's projections: channels, gates of the output, betas and alphas.
+    pub fn mixed_width(self) -> usize {
+        self.n_channels() + self.values_width() + 2 * self.n_value_heads
+    }
+
+    /// Values a prepared row: channels, betas, decays.
+    pub fn prepared_width(self) -> usize {
+        self.n_channels() + 2 * self.n_value_heads
+    }
+
+    /// The key head that a value head reads.
+    pub fn key_head(self, value_head: usize) -> usize {
+        match self.order {
+            HeadOrder::Tiled => value_head % self.n_key_heads,
+            HeadOrder::Grouped => value_head / (self.n_value_heads / self.n_key_heads),
+        }
+    }
+
+    /// Where beta and alpha of a value head lie among the `2 n_value_heads` of a row.
+    pub fn gates_at(self, value_head: usize) -> [usize; 2] {
+        match self.order {
+            HeadOrder::Tiled => [value_head, self.n_value_heads + value_head],
+            HeadOrder::Grouped => {
+                let a_key = self.n_value_heads / self.n_key_heads;
+                let beta = value_head + value_head / a_key * a_key;
+                [beta, beta + a_key]
+            }
+        }
+    }
+
+    /// What queries of unit length are multiplied by: `size^-0.5`.
+    pub fn query_scale(self) -> f32 {
+        libm::pow(self.size as f64, -0.5) as f32
+    }
+
+    /// f32 values of the states, `[n_value_heads, size, size]`: a column of a state is contiguous.
+    pub fn states_len(self) -> usize {
+        self.n_value_heads * self.size * self.size
+    }
+
+    /// f32 values of the ring of the convolution's last inputs, `[kernel - 1, n_channels]`: position `p` is row `p mod (kernel - 1)`.
+    pub fn ring_len(self) -> usize {
+        (self.kernel - 1) * self.n_channels()
+    }
 }
 
 /// One operation. `out` is written, all other buffers are read; they are never the same one, except where
@@ -132,7 +232,7 @@ pub enum Op {
     /// Norms (where weights are given) and rotates the query and key heads of `qkv`; writes the query back into `qkv`, scaled and
     /// rounded to 11 bits for attention, and appends key and value to the cache as f16.
     RopeAppend {
-        /// `[rows, (n_heads + 2 n_kv_heads) head_dim]`: q, k, v; the q part is replaced.
+        /// `[rows, row width]`: q, k, v, each head of q followed by its gate where heads are gated; q is replaced.
         qkv: BufferId,
         /// Per-head norm of q, `[head_dim]`.
         q_norm: Option<WeightId>,
@@ -148,10 +248,11 @@ pub enum Op {
         heads: Heads,
         /// Multiplier of the query (softmax scale times log2 e).
         q_scale: f32,
-        /// Layer whose cache is written.
+        /// Index into the plan's caches.
         layer: usize,
     },
-    /// Scores, softmax and weighted values of the rows' queries over the cache, as partial results a chunk range, then merged.
+    /// Scores, softmax and weighted values of the rows' queries over the cache, as partial results a chunk range, then merged;
+    /// times the sigmoid of the gate where heads are gated.
     Attention {
         /// The buffer `RopeAppend` prepared.
         qkv: BufferId,
@@ -159,8 +260,56 @@ pub enum Op {
         out: BufferId,
         /// Geometry.
         heads: Heads,
-        /// Layer whose cache is read.
+        /// Index into the plan's caches.
         layer: usize,
+    },
+    /// What the delta rule reads of a row: queries, keys and values after the causal convolution and SiLU, queries and keys at unit
+    /// length (queries divided by the root of `size`, too), the betas and the decays of the value heads.
+    DeltaPrepare {
+        /// `[rows, mixed width]`: the layer's projections.
+        mixed: BufferId,
+        /// `[n_channels, kernel]`, f32.
+        conv: WeightId,
+        /// `[n_value_heads]`: added to alpha.
+        dt_bias: WeightId,
+        /// `[n_value_heads]`: the decay's rate, negative.
+        rate: WeightId,
+        /// `[rows, prepared width]`, f32.
+        out: BufferId,
+        /// Added to a head's sum of squares.
+        eps: f32,
+        /// Geometry.
+        heads: DeltaHeads,
+        /// Index into the plan's recurrent states, whose ring is read.
+        state: usize,
+    },
+    /// The gated delta rule, row after row. It advances the layer's recurrent state: the states of the heads and the ring.
+    DeltaRule {
+        /// The rows that `DeltaPrepare` read; their channels go to the ring.
+        mixed: BufferId,
+        /// The rows that `DeltaPrepare` wrote.
+        prepared: BufferId,
+        /// `[rows, n_value_heads size]`, f32.
+        out: BufferId,
+        /// Geometry.
+        heads: DeltaHeads,
+        /// Index into the plan's recurrent states.
+        state: usize,
+    },
+    /// `out = rms_norm(x) * weight * silu(gate)`, each head by itself.
+    GatedNorm {
+        /// `[rows, n_value_heads size]`.
+        x: BufferId,
+        /// The layer's projections, which hold the gates after the channels.
+        mixed: BufferId,
+        /// `[size]`, f32.
+        weight: WeightId,
+        /// `[rows, n_value_heads size]`, f32 or Q8.
+        out: BufferId,
+        /// Added to the mean square.
+        eps: f32,
+        /// Geometry.
+        heads: DeltaHeads,
     },
     /// `out = activation(gate_up[.., ..width]) * gate_up[.., width..]`, every vector.
     GatedActivation {
@@ -202,6 +351,15 @@ pub enum Op {
         /// `[rows, width]`, f32.
         out: BufferId,
     },
+    /// `out[r] += sigmoid(gate[r]) * y[r]`.
+    GatedAdd {
+        /// `[rows, width]`.
+        y: BufferId,
+        /// `[rows, 1]`.
+        gate: BufferId,
+        /// `[rows, width]`, f32.
+        out: BufferId,
+    },
     /// Draws a token from one row of logits and advances the sequence's state.
     Sample {
         /// `[1, n_vocab]`, f32.
@@ -218,10 +376,14 @@ impl Op {
             Op::MatMul { .. } => "matmul",
             Op::RopeAppend { .. } => "rope_append",
             Op::Attention { .. } => "attention",
+            Op::DeltaPrepare { .. } => "delta_prepare",
+            Op::DeltaRule { .. } => "delta_rule",
+            Op::GatedNorm { .. } => "gated_norm",
             Op::GatedActivation { .. } => "gated_activation",
             Op::Route { .. } => "route",
             Op::ExpertMatMul { .. } => "expert_matmul",
             Op::CombineExperts { .. } => "combine_experts",
+            Op::GatedAdd { .. } => "gated_add",
             Op::Sample { .. } => "sample",
         }
     }
@@ -232,6 +394,8 @@ impl Op {
             Op::Embed { out, .. } | Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => Some(out),
             Op::RopeAppend { qkv, .. } => Some(qkv),
             Op::Attention { out, .. } | Op::GatedActivation { out, .. } => Some(out),
+            Op::DeltaPrepare { out, .. } | Op::DeltaRule { out, .. } | Op::GatedNorm { out, .. } => Some(out),
+            Op::GatedAdd { out, .. } => Some(out),
             Op::Route { out, .. } | Op::ExpertMatMul { out, .. } | Op::CombineExperts { out, .. } => Some(out),
             Op::Sample { .. } => None,
         }
@@ -243,8 +407,11 @@ impl Op {
             Op::Embed { weight, .. } | Op::RmsNorm { weight, .. } => vec![weight],
             Op::MatMul { weight, .. } | Op::ExpertMatMul { weight, .. } => vec![weight],
             Op::RopeAppend { q_norm, k_norm, .. } => [q_norm, k_norm].into_iter().flatten().collect(),
-            Op::Attention { .. } | Op::GatedActivation { .. } | Op::Sample { .. } => Vec::new(),
-            Op::Route { .. } | Op::CombineExperts { .. } => Vec::new(),
+            Op::DeltaPrepare { conv, dt_bias, rate, .. } => vec![conv, dt_bias, rate],
+            Op::GatedNorm { weight, .. } => vec![weight],
+            Op::DeltaRule { .. } | Op::Attention { .. } => Vec::new(),
+            Op::GatedActivation { .. } | Op::Sample { .. } => Vec::new(),
+            Op::Route { .. } | Op::CombineExperts { .. } | Op::GatedAdd { .. } => Vec::new(),
         }
     }
 }

@@ -52,7 +52,7 @@ impl CpuBackend {
             Op::ExpertMatMul { weight, n_experts, out_offset, .. } => {
                 out_offset..out_offset + self.machine.weights.matrix(weight).rows() / n_experts
             }
-            Op::RopeAppend { heads, .. } => 0..heads.n_heads * heads.head_dim,
+            Op::RopeAppend { heads, .. } => 0..heads.first_key(),
             _ => 0..width,
         }
     }
@@ -78,14 +78,13 @@ impl CpuBackend {
     /// another, f32 bits, `[units, n_heads, 2 + head_dim]`.
     pub(crate) fn trace_partials(&self, qkv: BufferId, heads: Heads, layer: usize, chunks_per_unit: usize) -> Vec<u32> {
         let buffers = self.traced(List::Body);
-        let row_width = (heads.n_heads + 2 * heads.n_kv_heads) * heads.head_dim;
         let seen = Visible { cache: &self.machine.cache[layer], pages: self.machine.tables.of(self.fed_slot) };
         let group = heads.n_heads / heads.n_kv_heads;
         let mut words = Vec::new();
-        for (row, qkv) in buffers.get(qkv).f32().chunks_exact(row_width).enumerate() {
+        for (row, qkv) in buffers.get(qkv).f32().chunks_exact(heads.row_width()).enumerate() {
             let position = self.fed_position() + row;
             let of_head = |head: usize| {
-                let query = &qkv[head * heads.head_dim..][..heads.head_dim];
+                let query = &qkv[head * heads.query_stride()..][..heads.head_dim];
                 unit_partials(query, seen, heads, head / group, position, chunks_per_unit)
             };
             let by_head: Vec<Vec<Vec<f32>>> = (0..heads.n_heads).map(of_head).collect();

@@ -204,6 +204,22 @@ pub(crate) fn check_page_bytes(plan: &Plan, bytes: &[u8]) -> Result<()> {
     }
 }
 
+/// Checks that there is such a snapshot.
+pub(crate) fn check_snapshot(snapshot: usize, capacity: Capacity) -> Result<()> {
+    match snapshot < capacity.snapshots {
+        true => Ok(()),
+        false => bad("snapshot", snapshot, "below the number of snapshots"),
+    }
+}
+
+/// Checks the size of a snapshot.
+pub(crate) fn check_state_bytes(plan: &Plan, bytes: &[u8]) -> Result<()> {
+    match bytes.len() == plan.state_bytes() {
+        true => Ok(()),
+        false => bad("bytes of a snapshot", bytes.len(), "states and ring of every recurrent layer"),
+    }
+}
+
 /// Most ids that end a row on the device.
 pub const MAX_STOP_IDS: usize = 64;
 /// Bits of a result word that hold the token id.
@@ -242,6 +258,11 @@ pub(crate) fn only(drawn: Vec<Drawn>) -> Drawn {
 const NOT_RUN: u32 = 255;
 
 impl Drawn {
+    /// Whether every token that was fed led to one that was drawn.
+    pub(crate) fn is_whole(&self) -> bool {
+        !matches!(self.end, Some(RowEnd::Guard | RowEnd::NoCandidate))
+    }
+
     /// Reads a row's result words: a token id in the low 24 bits, and above it why the row ended with the step, 0 where it goes on.
     pub(crate) fn from_words(words: impl IntoIterator<Item = u32>) -> Self {
         let mut drawn = Drawn::default();

@@ -3,7 +3,8 @@
 mod burst;
 mod guard;
 
-pub(crate) use burst::{BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, forward_rows, only};
+pub(crate) use burst::{BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
+    forward_rows, only};
 pub use burst::{Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd};
 pub use guard::Trip;
 pub(crate) use guard::{MAX_GUARDED_LAYERS, UNTRIPPED};
@@ -47,7 +48,7 @@ pub enum Readback {
     Guard,
     /// Times of operations.
     Profile,
-    /// A page of the cache.
+    /// A page of the cache, or a snapshot of recurrent states.
     Page,
     /// Results of single operations.
     Trace,
@@ -231,6 +232,15 @@ pub trait Backend {
     async fn read_page(&mut self, page: u32) -> Result<Vec<u8>>;
     /// Writes what `read_page` gave.
     fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<()>;
+    /// Copies a slot's recurrent states to a snapshot.
+    fn save_state(&mut self, slot: usize, snapshot: usize) -> Result<()>;
+    /// Makes a snapshot the recurrent states of a slot, whose next token then is the one that followed when it was saved. At position 0 a
+    /// slot needs none.
+    fn load_state(&mut self, slot: usize, snapshot: usize) -> Result<()>;
+    /// A snapshot, layer by layer, the same bytes on every backend.
+    async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>>;
+    /// Writes what `read_state` gave.
+    fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()>;
     /// Runs the plan's body over `tokens` at positions `position ..` of a slot, appending to its cache.
     async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()>;
     /// Computes a slot's logits from row `row` of the last `feed`.

@@ -116,7 +116,7 @@ impl Pair {
             }
         }
         let mismatch = self.compare_buffer(List::Body, self.plan.hidden, "hidden states").await?;
-        let layer = self.plan.layers.len().checked_sub(1);
+        let layer = self.plan.n_layers().checked_sub(1);
         Ok(mismatch.map(|m| self.difference(Spot::together(List::Body, layer), m)))
     }
 

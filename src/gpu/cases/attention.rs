@@ -72,7 +72,7 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
 
 impl Case {
     fn heads(&self) -> Heads {
-        Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads, head_dim: self.head_dim, window: self.window }
+        Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads, head_dim: self.head_dim, window: self.window, gated: false }
     }
 
     async fn run(&self, gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
@@ -164,7 +164,7 @@ fn twin_attention(prepared: &[f32], cache: &LayerCache, heads: Heads, position: 
     let pages: Vec<u32> = (0..(position + prepared.len()).div_ceil(PAGE) as u32).collect();
     let seen = Visible { cache, pages: &pages };
     let mut out = Vec::new();
-    for (r, row) in prepared.chunks_exact((n_heads + 2 * n_kv_heads) * head_dim).enumerate() {
+    for (r, row) in prepared.chunks_exact(heads.row_width()).enumerate() {
         for (h, query) in row[..n_heads * head_dim].chunks_exact(head_dim).enumerate() {
             let at = out.len();
             out.resize(at + head_dim, 0.0);

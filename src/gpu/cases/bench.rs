@@ -63,6 +63,7 @@ impl Bench {
             embedding: BufferId(0),
             ropes: Vec::new(),
             layers: Vec::new(),
+            recurrent: Vec::new(),
             layer_starts: Vec::new(),
             weights: Vec::new(),
             n_vocab: 1,

@@ -78,4 +78,17 @@ impl Lowering<'_> {
         let grid = Grid::Rows { x: out.width().div_ceil(COMBINE_LANES) as u32 };
         self.push(Kernel::CombineExperts, params, bindings, grid);
     }
+
+    pub(super) fn gated_add(&mut self, y: BufferId, gate: BufferId, out: BufferId) {
+        let out = self.buffer(out);
+        let params = params::GatedAdd { zero: 0, width: out.width() as u32 };
+        let bindings = vec![
+            (1, self.sequence.state.clone()),
+            (2, self.buffer(y).f32().clone()),
+            (3, self.buffer(gate).f32().clone()),
+            (10, out.f32().clone()),
+        ];
+        let grid = Grid::Rows { x: out.width().div_ceil(COMBINE_LANES) as u32 };
+        self.push(Kernel::GatedAdd, params, bindings, grid);
+    }
 }

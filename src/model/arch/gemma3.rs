@@ -45,7 +45,7 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
     for (i, Layer { dense: layer, post_attention_norm, post_ffw_norm }) in layers.iter().enumerate() {
         let local = c.window.is_some() && (i + 1) % GLOBAL_EVERY != 0;
         let window = c.window.filter(|_| local);
-        let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window };
+        let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window, gated: false };
         let rope = if local { local_rope } else { global_rope };
         let attention = &layer.attention;
         let (q_norm, k_norm) = (attention.q_norm, attention.k_norm);

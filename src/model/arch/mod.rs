@@ -1,10 +1,13 @@
 //! Architectures: each turns a header into the list of its weights and the plan over them. None knows a backend.
 
+mod delta_net;
 mod dense;
 mod gemma3;
 mod llama;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
+mod qwen3next;
 
 use std::collections::HashSet;
 
@@ -29,8 +32,15 @@ pub struct Context<'a> {
 type Build = fn(Context<'_>) -> Result<(Weights, Plan)>;
 
 /// Every supported architecture by its `general.architecture`.
-const ARCHITECTURES: [(&str, Build); 4] =
-    [("llama", llama::build), ("gemma3", gemma3::build), ("qwen3", qwen3::build), ("qwen3moe", qwen3moe::build)];
+const ARCHITECTURES: [(&str, Build); 7] = [
+    ("llama", llama::build),
+    ("gemma3", gemma3::build),
+    ("qwen3", qwen3::build),
+    ("qwen3moe", qwen3moe::build),
+    ("qwen3next", qwen3next::build),
+    ("qwen35", qwen35::build),
+    ("qwen35moe", qwen3next::build_qwen35moe),
+];
 
 /// The weights and the plan of a file.
 pub fn build(context: Context<'_>) -> Result<(Weights, Plan)> {
@@ -39,14 +49,19 @@ pub fn build(context: Context<'_>) -> Result<(Weights, Plan)> {
         return Err(unsupported(name));
     };
     let (weights, plan) = build(context)?;
-    refuse_unused(context.header, &weights)?;
+    refuse_unused(context, &weights)?;
     Ok((weights, plan))
 }
 
-/// A layer's tensor that the plan does not read means that the plan is not the model's: its answers would be wrong.
-fn refuse_unused(header: &Header, weights: &Weights) -> Result<()> {
+/// A layer's tensor that the plan does not read means that the plan is not the model's: its answers would be wrong. Draft layers are not
+/// part of the model's answers.
+fn refuse_unused(cx: Context<'_>, weights: &Weights) -> Result<()> {
     let used: HashSet<&str> = weights.iter().flat_map(|(_, desc)| &desc.tensors).map(|t| t.name.as_str()).collect();
-    let mut unused = header.tensors().iter().filter(|t| t.name.starts_with("blk.") && !used.contains(t.name.as_str()));
+    let drafts = cx.config.n_layers..cx.config.n_layers + cx.config.n_draft_layers;
+    let layer = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse().ok();
+    let is_draft = |name: &str| layer(name).is_some_and(|layer: usize| drafts.contains(&layer));
+    let is_unused = |name: &str| name.starts_with("blk.") && !is_draft(name) && !used.contains(name);
+    let mut unused = cx.header.tensors().iter().filter(|t| is_unused(&t.name));
     match unused.next() {
         None => Ok(()),
         Some(info) => Err(Error::BadTensor {
