@@ -142,7 +142,8 @@ fn delta_nets_of_odd_shapes() {
     if !common::has_adapter() {
         return;
     }
-    let base = MicroModel { n_layers: 2, d: 96, n_heads: 2, n_kv_heads: 1, ffn: 96, ..MicroModel::qwen35(QuantType::Q4_0) };
+    let base =
+        MicroModel { n_layers: 2, d: 96, n_heads: 2, n_kv_heads: 1, ffn: 96, ..MicroModel::qwen35(QuantType::Q4_0) };
     let sizes = [
         // Three value heads a key head, heads that are no power of two, a convolution of two.
         DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 3, size: 96, kernel: 2 },

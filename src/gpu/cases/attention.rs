@@ -72,7 +72,13 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
 
 impl Case {
     fn heads(&self) -> Heads {
-        Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads, head_dim: self.head_dim, window: self.window, gated: false }
+        Heads {
+            n_heads: self.n_heads,
+            n_kv_heads: self.n_kv_heads,
+            head_dim: self.head_dim,
+            window: self.window,
+            gated: false,
+        }
     }
 
     async fn run(&self, gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
