@@ -3,7 +3,8 @@
 mod common;
 
 use blueshift::Error;
-use blueshift::gpu::{Gpu, ShaderPatch, selftest};
+use blueshift::gpu::selftest::{self, Covered};
+use blueshift::gpu::{Gpu, ShaderPatch};
 use blueshift::quant::QuantType;
 use pollster::block_on;
 
@@ -13,7 +14,7 @@ fn passes() {
         return;
     }
     let gpu = block_on(Gpu::open(None)).unwrap();
-    let report = block_on(selftest::run(&gpu, &QuantType::ALL, true)).unwrap();
+    let report = block_on(selftest::run(&gpu, &QuantType::ALL, Covered::ALL)).unwrap();
     assert!(report.exact, "first difference: {:?}", report.first_difference);
 }
 
@@ -30,11 +31,15 @@ fn a_broken_kernel_is_an_error_that_names_it() {
         ShaderPatch { stem: "rope_append", from: "guard(x0 * angle.x) -", to: "guard(x0 * angle.x) +" },
         ShaderPatch { stem: "route", from: "other > key", to: "other < key" },
         ShaderPatch { stem: "combine_experts", from: "sum = sum + guard(", to: "sum = sum - guard(" },
+        ShaderPatch { stem: "delta_prepare", from: "let r = exact_rsqrt(", to: "let r = exact_recip(" },
+        ShaderPatch { stem: "delta_rule", from: "(value - sum_keys(lane))", to: "(value + sum_keys(lane))" },
+        ShaderPatch { stem: "gated_norm", from: "exact_silu(mixed[gate + j])", to: "mixed[gate + j]" },
+        ShaderPatch { stem: "gated_add", from: "exact_sigmoid(gate[group.y])", to: "gate[group.y]" },
         ShaderPatch { stem: "embed", from: "i % 8u) * params.scale", to: "i % 8u) * 3.0" },
     ];
     for patch in broken {
         let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-        match block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)) {
+        match block_on(selftest::run(&gpu, &[QuantType::Q4_0], Covered::ALL)) {
             Err(Error::SelfTest { op, .. }) => assert!(op.starts_with(patch.stem), "{op} for a broken {}", patch.stem),
             other => panic!("a broken {} gave {other:?}", patch.stem),
         }
@@ -53,7 +58,7 @@ fn other_bits_are_not_exact() {
         to: "activated = 1.0000005 * exact_silu(",
     };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)).unwrap();
+    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0], Covered::ALL)).unwrap();
     assert!(!report.exact);
     assert!(report.first_difference.unwrap().starts_with("gated_activation"));
 }

@@ -5,7 +5,8 @@ mod wasm_answers;
 
 use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::Source;
-use blueshift::gpu::{Gpu, selftest};
+use blueshift::gpu::Gpu;
+use blueshift::gpu::selftest::{self, Covered};
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::tokenizer::Decoder;
@@ -30,8 +31,9 @@ async fn the_cpu_backend_gives_the_known_answers() {
 #[wasm_bindgen_test]
 async fn the_browsers_gpu_passes_the_self_test() {
     let gpu = gpu().await;
-    let report =
-        selftest::run(&gpu, &[QuantType::Q4_1, QuantType::Q4_K], true).await.expect("the device computes rightly");
+    let report = selftest::run(&gpu, &[QuantType::Q4_1, QuantType::Q4_K], Covered::ALL)
+        .await
+        .expect("the device computes rightly");
     assert!(report.exact, "{:?} has other bits on {}", report.first_difference, gpu.adapter().name);
 }
 

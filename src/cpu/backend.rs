@@ -1,22 +1,20 @@
 //! Interprets a plan on the CPU.
 
+mod delta_net;
 mod trace;
 
 use std::sync::Arc;
 
 use super::attention::{Visible, attention};
 use super::combine_experts::combine_experts;
-use super::delta_prepare::DeltaPrepare;
-use super::delta_rule::delta_rules;
 use super::expert_matmul::expert_matmul;
 use super::gated_activation::gated_activation;
 use super::gated_add::gated_add;
-use super::gated_norm::gated_norm;
 use super::kv::LayerCache;
 use super::matmul::{Activations, matmul};
 use super::pool::Pool;
 use super::quantise::Q8Rows;
-use super::recurrent::{LayerStates, Recurrent};
+use super::recurrent::LayerStates;
 use super::rms_norm::rms_norm;
 use super::rope_append::RopeAppend;
 use super::route::route;
@@ -513,47 +511,12 @@ impl Machine {
                     });
                 });
             }
-            Op::DeltaPrepare { mixed, conv, dt_bias, rate, out, eps, heads, state } => {
-                let layer = &mut self.recurrent[state];
-                rows.places.iter().for_each(|place| layer.reserve(place.slot));
-                let (weights, pool, layer) = (&self.weights, &self.pool, &self.recurrent[state]);
-                let [conv, dt_bias, rate] = [conv, dt_bias, rate].map(|id| weights.vector(id));
-                let prepare = DeltaPrepare { heads, conv, dt_bias, rate, eps };
-                buffers.produce(out, false, |buffers, out| {
-                    let mixed = buffers.get(mixed).f32();
-                    pool.for_chunks(out, heads.prepared_width(), |r, out| {
-                        let (first, place) = rows.first_of_sequence(r);
-                        let (mixed, before) = (&mixed[first * heads.mixed_width()..], layer.slot(place.slot));
-                        prepare.row(mixed, r - first, place.position, before, out);
-                    });
-                });
-            }
+            Op::DeltaPrepare { .. } => self.delta_prepare(op, buffers, rows),
             Op::DeltaRule { mixed, prepared, out, heads, state } => {
-                let (pool, layer) = (&self.pool, &mut self.recurrent[state]);
-                buffers.produce(out, false, |buffers, out| {
-                    let (mixed, prepared) = (buffers.get(mixed).f32(), buffers.get(prepared).f32());
-                    let mut first = 0;
-                    for places in rows.places.chunk_by(|a, b| a.slot == b.slot) {
-                        let part = |width: usize| first * width..(first + places.len()) * width;
-                        let recurrent = layer.slot_mut(places[0].slot);
-                        recurrent.begin(&mixed[part(heads.mixed_width())], heads, places[0].position);
-                        let out = &mut out[part(heads.values_width())];
-                        delta_rules(&prepared[part(heads.prepared_width())], heads, recurrent, out, pool);
-                        first += places.len();
-                    }
-                });
+                self.delta_rule(mixed, prepared, out, heads, state, buffers, rows);
             }
             Op::GatedNorm { x, mixed, weight, out, eps, heads } => {
-                let (weight, pool) = (self.weights.vector(weight), &self.pool);
-                buffers.produce(out, false, |buffers, out| {
-                    let (x, mixed) = (buffers.get(x).f32(), buffers.get(mixed).f32());
-                    pool.for_chunks(out, heads.size, |i, out| {
-                        let (row, head) = (i / heads.n_value_heads, i % heads.n_value_heads);
-                        let gate_at = row * heads.mixed_width() + heads.n_channels() + head * heads.size;
-                        let (x, gate) = (&x[i * heads.size..][..heads.size], &mixed[gate_at..][..heads.size]);
-                        gated_norm(x, gate, weight, eps, out);
-                    });
-                });
+                self.gated_norm(x, mixed, weight, out, eps, heads, buffers)
             }
             Op::GatedAdd { y, gate, out } => {
                 let pool = &self.pool;
@@ -705,27 +668,13 @@ impl Backend for CpuBackend {
 
     async fn read_state(&mut self, snapshot: usize) -> Result<Vec<u8>> {
         check_snapshot(snapshot, self.capacity)?;
-        let mut bytes = Vec::new();
-        for layer in &mut self.machine.recurrent {
-            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
-            bytes.extend_from_slice(bytemuck::cast_slice(states));
-            bytes.extend_from_slice(bytemuck::cast_slice(ring));
-        }
-        Ok(bytes)
+        Ok(self.machine.snapshot_bytes(snapshot))
     }
 
     fn write_state(&mut self, snapshot: usize, bytes: &[u8]) -> Result<()> {
         check_snapshot(snapshot, self.capacity)?;
         check_state_bytes(&self.machine.plan, bytes)?;
-        let mut rest = bytes;
-        for layer in &mut self.machine.recurrent {
-            let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
-            for out in [states, ring] {
-                let (here, after) = rest.split_at(size_of_val(&out[..]));
-                bytemuck::cast_slice_mut::<f32, u8>(out).copy_from_slice(here);
-                rest = after;
-            }
-        }
+        self.machine.write_snapshot(snapshot, bytes);
         Ok(())
     }
 

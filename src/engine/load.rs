@@ -13,7 +13,8 @@ use crate::chat::ChatTemplate;
 use crate::cpu::backend::{CpuBackend, CpuWeights};
 use crate::error::{Error, Result};
 use crate::gguf::{self, GgufFile, Source};
-use crate::gpu::{Gpu, GpuBackend, GpuWeights, selftest};
+use crate::gpu::selftest::{self, Covered};
+use crate::gpu::{Gpu, GpuBackend, GpuWeights};
 use crate::model::Model;
 use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::Role;
@@ -175,7 +176,8 @@ async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)>
     };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
-    let exact = selftest::run(&gpu, &kinds, model.config.experts.is_some()).await?.exact;
+    let covered = Covered { experts: model.config.experts.is_some(), recurrent: !model.plan.recurrent.is_empty() };
+    let exact = selftest::run(&gpu, &kinds, covered).await?.exact;
     Ok((gpu, exact))
 }
 

@@ -10,7 +10,7 @@ use crate::engine::backend::{Backend, Burst, First, Row, WeightSink, only};
 use crate::engine::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::gguf::{self, Source};
-use crate::micro::MicroModel;
+use crate::micro::{DeltaNet, MicroModel};
 use crate::model::Model;
 use crate::model::load::{CancelToken, load_weights};
 use crate::quant::QuantType;
@@ -53,6 +53,35 @@ const KNOWN_EXPERTS: [(QuantType, u64); 11] = [
     (QuantType::Q6_K, 0x4e86_af4c_f907_ce34),
 ];
 
+/// The same of micro models with recurrent layers.
+const KNOWN_RECURRENT: [(QuantType, u64); 11] = [
+    (QuantType::F32, 0x6e26_50ea_4261_d6c6),
+    (QuantType::F16, 0x65e3_2260_9d5d_91d1),
+    (QuantType::BF16, 0x7ffd_4ddb_9166_74ff),
+    (QuantType::Q4_0, 0x8322_2a4b_b850_2749),
+    (QuantType::Q4_1, 0x1c91_57f9_5c87_e366),
+    (QuantType::Q5_0, 0x283e_1d2d_09f6_4479),
+    (QuantType::Q5_1, 0x0d22_5ff5_fdb5_6f1b),
+    (QuantType::Q8_0, 0xbad0_d87f_3145_023f),
+    (QuantType::Q4_K, 0x4a75_8374_2f24_6d65),
+    (QuantType::Q5_K, 0xec5d_9625_a947_8720),
+    (QuantType::Q6_K, 0xeb1f_5563_9768_e515),
+];
+
+/// Which operations the test covers besides those of every model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Covered {
+    /// Those on experts.
+    pub experts: bool,
+    /// Those of recurrent layers.
+    pub recurrent: bool,
+}
+
+impl Covered {
+    /// Every operation.
+    pub const ALL: Covered = Covered { experts: true, recurrent: true };
+}
+
 /// What the test found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -64,15 +93,16 @@ pub struct Report {
     pub milliseconds: f64,
 }
 
-/// Tests `gpu` on the formats in `kinds`; on the operations on experts, too, where `experts` is set.
+/// Tests `gpu` on the formats in `kinds` and on what is `covered`.
 ///
 /// # Errors
 /// [`Error::SelfTest`] where the device's logits are wrong rather than rounded otherwise.
-pub async fn run(gpu: &Gpu, kinds: &[QuantType], experts: bool) -> Result<Report> {
+pub async fn run(gpu: &Gpu, kinds: &[QuantType], covered: Covered) -> Result<Report> {
     let start = now_ms();
     let mut exact = true;
-    let with_experts = KNOWN_EXPERTS.iter().filter(|_| experts);
-    let tests = KNOWN.iter().map(|known| (known, DENSE)).chain(with_experts.map(|known| (known, WITH_EXPERTS)));
+    let with_experts = KNOWN_EXPERTS.iter().filter(|_| covered.experts).map(|known| (known, WITH_EXPERTS));
+    let recurrent = KNOWN_RECURRENT.iter().filter(|_| covered.recurrent).map(|known| (known, RECURRENT));
+    let tests = KNOWN.iter().map(|known| (known, DENSE)).chain(with_experts).chain(recurrent);
     for (&(kind, known), micros) in tests.filter(|((kind, _), _)| kinds.contains(kind)) {
         let found = on_gpu(gpu, kind, micros).await?;
         if found.hash() != known {
@@ -145,10 +175,36 @@ fn micro_experts(kind: QuantType) -> MicroModel {
     }
 }
 
+/// The same for a gated delta net and gated attention.
+fn micro_recurrent(kind: QuantType) -> MicroModel {
+    hybrid(MicroModel::qwen35(kind))
+}
+
+/// The same with experts and a shared one.
+fn micro_shared_expert(kind: QuantType) -> MicroModel {
+    hybrid(MicroModel::qwen3next(kind))
+}
+
+fn hybrid(base: MicroModel) -> MicroModel {
+    MicroModel {
+        n_layers: 2,
+        delta: DeltaNet { attention_every: 2, n_key_heads: 1, n_value_heads: 2, size: 32, kernel: 4 },
+        n_heads: 2,
+        n_kv_heads: 1,
+        head_dim: 32,
+        n_rot: 16,
+        ffn: 256,
+        vocab: 270,
+        n_ctx: N_CTX,
+        ..base
+    }
+}
+
 /// Micro models of a format.
 type Micros = &'static [fn(QuantType) -> MicroModel];
 const DENSE: Micros = &[micro_model, micro_gemma];
 const WITH_EXPERTS: Micros = &[micro_experts];
+const RECURRENT: Micros = &[micro_recurrent, micro_shared_expert];
 
 /// Everything the micro models gave.
 #[derive(Default)]
@@ -231,7 +287,7 @@ mod tests {
 
     #[test]
     fn known_answers_are_the_cpu_backends() {
-        for (known, micros) in [(KNOWN, DENSE), (KNOWN_EXPERTS, WITH_EXPERTS)] {
+        for (known, micros) in [(KNOWN, DENSE), (KNOWN_EXPERTS, WITH_EXPERTS), (KNOWN_RECURRENT, RECURRENT)] {
             let found = known.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind, micros)).unwrap().hash()));
             let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
             assert_eq!(found, known, "the contract's answers are\n    {shown}");

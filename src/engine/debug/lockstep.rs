@@ -13,6 +13,10 @@ use crate::gpu::GpuBackend;
 use crate::plan::{BufferId, Heads, List, Op, Plan, Shape};
 use crate::sample::{Sampling, draw};
 
+/// The snapshot of the recurrent states before a run, and the one they are compared in.
+const BEFORE: usize = 0;
+const AFTER: usize = 1;
+
 /// A model on the cpu and on a device, with the same tokens in both caches.
 pub(super) struct Pair {
     plan: Arc<Plan>,
@@ -75,6 +79,9 @@ impl Pair {
     /// all was equal; else the report has the difference.
     pub(super) async fn run(&mut self, run: Run<'_>, report: &mut DebugReport) -> Result<bool> {
         (self.kind, self.position, self.rows) = (run.kind, self.fed.len(), run.tokens.len());
+        // Single operations start from the states that the whole started from.
+        self.cpu.save_state(SLOT, BEFORE)?;
+        self.gpu.save_state(SLOT, BEFORE)?;
         self.cpu.feed(SLOT, run.tokens, self.position).await?;
         self.gpu.feed(SLOT, run.tokens, self.position).await?;
         self.fed.extend(run.tokens);
@@ -82,6 +89,8 @@ impl Pair {
         if run.traced || difference.is_some() {
             let layers = Vec::new();
             report.phases.push(Phase { kind: run.kind, position: self.position, rows: self.rows, layers });
+            self.cpu.load_state(SLOT, BEFORE)?;
+            self.gpu.load_state(SLOT, BEFORE)?;
             difference = self.trace(List::Body, report).await?.or(difference);
         }
         if difference.is_none() && run.with_head {
@@ -108,16 +117,49 @@ impl Pair {
         }
     }
 
-    /// The caches and the hidden states after a run as a whole.
-    async fn whole_body(&self) -> Result<Option<Difference>> {
-        for layer in 0..self.plan.layers.len() {
-            if let Some(mismatch) = self.compare_cache(layer).await? {
-                return Ok(Some(self.difference(Spot::together(List::Body, Some(layer)), mismatch)));
+    /// The caches, the recurrent states and the hidden states after a run as a whole.
+    async fn whole_body(&mut self) -> Result<Option<Difference>> {
+        for cache in 0..self.plan.layers.len() {
+            if let Some(mismatch) = self.compare_cache(cache).await? {
+                let layer = self.layer_of(|op| matches!(op, Op::RopeAppend { layer, .. } if *layer == cache));
+                return Ok(Some(self.difference(Spot::together(List::Body, layer), mismatch)));
             }
+        }
+        if let Some((at, mismatch)) = self.compare_states().await? {
+            let layer = self.layer_of(|op| matches!(op, Op::DeltaRule { state, .. } if *state == at));
+            return Ok(Some(self.difference(Spot::together(List::Body, layer), mismatch)));
         }
         let mismatch = self.compare_buffer(List::Body, self.plan.hidden, "hidden states").await?;
         let layer = self.plan.n_layers().checked_sub(1);
         Ok(mismatch.map(|m| self.difference(Spot::together(List::Body, layer), m)))
+    }
+
+    /// The layer of the body's first operation of a kind.
+    fn layer_of(&self, kind: impl Fn(&Op) -> bool) -> Option<usize> {
+        self.plan.body.iter().position(kind).and_then(|at| self.plan.layer_of(at))
+    }
+
+    /// The first recurrent state that differs, by its index in the plan.
+    async fn compare_states(&mut self) -> Result<Option<(usize, Mismatch)>> {
+        if self.plan.recurrent.is_empty() {
+            return Ok(None);
+        }
+        self.cpu.save_state(SLOT, AFTER)?;
+        self.gpu.save_state(SLOT, AFTER)?;
+        let (device, cpu) = (self.gpu.read_state(AFTER).await?, self.cpu.read_state(AFTER).await?);
+        let (device, cpu): (Vec<u32>, Vec<u32>) =
+            (bytemuck::pod_collect_to_vec(&device), bytemuck::pod_collect_to_vec(&cpu));
+        let mut first = 0;
+        for (at, heads) in self.plan.recurrent.iter().enumerate() {
+            let width = heads.states_len() + heads.ring_len();
+            let words = first..first + width;
+            let form = Form::F32 { what: "recurrent state", width, columns: 0..width };
+            if let Some(mismatch) = compare(&form, &device[words.clone()], &cpu[words]) {
+                return Ok(Some((at, mismatch)));
+            }
+            first += width;
+        }
+        Ok(None)
     }
 
     /// Runs a list operation by operation, up to the first difference.

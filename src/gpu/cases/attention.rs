@@ -26,6 +26,8 @@ struct Case {
     kind: RopeKind,
     /// Whether q and k heads are normed.
     normed: bool,
+    /// Whether each query head is followed by its gate.
+    gated: bool,
     /// Positions: all but the last are prefilled.
     n: usize,
     fill: Fill,
@@ -39,11 +41,12 @@ const PLAIN_CASE: Case = Case {
     window: None,
     kind: RopeKind::Norm,
     normed: false,
+    gated: false,
     n: 2,
     fill: Fill::Uniform(2.0),
 };
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     PLAIN_CASE,
     Case { name: "a page and a position", n: 65, ..PLAIN_CASE },
     Case { name: "SmolLM2's heads", n_heads: 9, n_kv_heads: 3, head_dim: 64, n: 131, ..PLAIN_CASE },
@@ -59,6 +62,7 @@ const CASES: [Case; 7] = [
         ..PLAIN_CASE
     },
     Case { name: "two groups of chunks", n: 2200, fill: Fill::Uniform(4.0), ..PLAIN_CASE },
+    Case { name: "gates", n_heads: 6, n_kv_heads: 2, head_dim: 40, normed: true, gated: true, n: 70, ..PLAIN_CASE },
     // First visible chunk inside a group.
     Case { name: "a window over two groups", window: Some(2000), n: 2300, ..PLAIN_CASE },
 ];
@@ -77,13 +81,13 @@ impl Case {
             n_kv_heads: self.n_kv_heads,
             head_dim: self.head_dim,
             window: self.window,
-            gated: false,
+            gated: self.gated,
         }
     }
 
     async fn run(&self, gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
         let heads = self.heads();
-        let (out_width, width) = (self.n_heads * self.head_dim, (self.n_heads + 2 * self.n_kv_heads) * self.head_dim);
+        let (out_width, width) = (self.n_heads * self.head_dim, heads.row_width());
         let rope = self.rope();
         let qkv = self.fill.values(self.name, self.n * width);
         let norms = ["q norm", "k norm"].map(|name| Fill::Uniform(2.0).values(name, self.head_dim));
@@ -139,7 +143,7 @@ impl Case {
                 instance.run(1, rows, position);
                 let name = |what: &str| format!("{}, {rows} rows at {position}, {what}", self.name);
                 let queries = |words: &[f32]| -> Vec<u32> {
-                    words.chunks_exact(width).flat_map(|row| bits(&row[..out_width])).collect()
+                    words.chunks_exact(width).flat_map(|row| bits(&row[..heads.first_key()])).collect()
                 };
                 let found: Vec<f32> = instance.words(QKV, rows).await?.into_iter().map(f32::from_bits).collect();
                 let (found, wanted) = (queries(&found), queries(&prepared));
@@ -171,7 +175,7 @@ fn twin_attention(prepared: &[f32], cache: &LayerCache, heads: Heads, position: 
     let seen = Visible { cache, pages: &pages };
     let mut out = Vec::new();
     for (r, row) in prepared.chunks_exact(heads.row_width()).enumerate() {
-        for (h, query) in row[..n_heads * head_dim].chunks_exact(head_dim).enumerate() {
+        for (h, query) in row[..heads.first_key()].chunks_exact(heads.query_stride()).enumerate() {
             let at = out.len();
             out.resize(at + head_dim, 0.0);
             attention(query, seen, heads, h / (n_heads / n_kv_heads), position + r, &mut out[at..]);

@@ -3,6 +3,7 @@
 
 mod attention;
 mod bench;
+mod delta_net;
 mod elementwise;
 mod experts;
 mod matrix;
@@ -50,6 +51,7 @@ pub async fn run_case_tables(gpu: &Gpu) -> Result<Vec<CaseResult>> {
     matrix::run(gpu, &mut results).await?;
     run_expert_cases(gpu, &QuantType::ALL, &mut results).await?;
     attention::run(gpu, &mut results).await?;
+    delta_net::run(gpu, &mut results).await?;
     sample::run(gpu, &mut results).await?;
     Ok(results)
 }
