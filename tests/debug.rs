@@ -113,12 +113,17 @@ const FAULTS: [Fault; 14] = [
     Fault {
         list: List::Sample,
         layer: None,
-        ..fault("sample", "bitcast<u32>(logits[first + j])", "bitcast<u32>(-logits[first + j])", "token id, greedy")
+        ..fault("sample", "bitcast<u32>(logits[slot *", "bitcast<u32>(-logits[slot *", "token id, greedy")
     },
     Fault {
         list: List::Sample,
         layer: None,
-        ..fault("sample_finish", "best = better(best, partials[i]);", "best = vec2<u32>(1u, 3u);", "token id, greedy")
+        ..fault(
+            "sample_finish",
+            "best = better(best, partials[group.y * params.n_partials + i]);",
+            "best = vec2<u32>(1u, 3u);",
+            "token id, greedy",
+        )
     },
     Fault {
         list: List::Sample,

@@ -130,6 +130,8 @@ fn micros() -> Vec<(&'static str, Vec<u8>)> {
         ("gemma3", MicroModel::gemma3(QuantType::Q8_0).bytes()),
         ("qwen3", MicroModel::qwen3(QuantType::Q4_K).bytes()),
         ("qwen35", MicroModel::qwen35(QuantType::Q4_1).bytes()),
+        ("qwen3moe", MicroModel::qwen3moe(QuantType::Q5_1).bytes()),
+        ("qwen3moe, f32", MicroModel::qwen3moe(QuantType::F32).bytes()),
     ]
 }
 

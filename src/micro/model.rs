@@ -343,6 +343,13 @@ mod tests {
     }
 
     #[test]
+    fn the_model_with_experts_has_its_published_size() {
+        let model = MicroModel::real("qwen3-30b-a3b", QuantType::Q4_K).expect("a known name");
+        let weights: usize = model.tensors().iter().map(|t| t.rows() * t.dims[0]).sum();
+        assert_eq!(weights, 30_532_122_624);
+    }
+
+    #[test]
     fn same_description_same_bytes() {
         let model = MicroModel::tiny(QuantType::Q5_1);
         assert_eq!(model.bytes(), model.bytes());

@@ -33,7 +33,7 @@ pub async fn run_expert_cases(gpu: &Gpu, kinds: &[QuantType], results: &mut Vec<
     }
     for (width, n_used, rows) in [(32, 1, 1), (100, 8, 3), (576, 3, 9)] {
         combine_case(gpu, width, n_used, rows, results).await?;
-        if width % 32 == 0 {
+        if width.is_multiple_of(32) {
             gated_case(gpu, width, n_used, rows, results).await?;
         }
     }
@@ -206,7 +206,7 @@ async fn combine_case(
     let mut table = Bench::new(gpu, shapes).table(1).await?;
     let instance = table.instance(rows, &[&[Op::CombineExperts { y, route, out }]]).await?;
     // Every other column holds results whose products are below the smallest that counts, and nothing that would hide them.
-    let is_small = |i: usize| i % width % 2 == 0;
+    let is_small = |i: usize| (i % width).is_multiple_of(2);
     let mut values = Fill::Spread.values("y", rows * n_used * width);
     values.iter_mut().enumerate().filter(|(i, _)| is_small(*i)).for_each(|(_, y)| *y *= 2f32.powi(-50));
     let weights = Fill::Spread.values("weights", rows * n_used);
