@@ -245,8 +245,11 @@ fn recurrent_states_are_compared() {
     if !common::has_adapter() {
         return;
     }
-    let patch =
-        ShaderPatch { stem: "delta_rule", from: "states[state_at + PARTS * i] = values[i];", to: "states[state_at] = 0.5;" };
+    let patch = ShaderPatch {
+        stem: "delta_rule",
+        from: "states[state_at + PARTS * i] = values[i];",
+        to: "states[state_at] = 0.5;",
+    };
     let d = found(patch, &hybrid(), SHORT);
     assert_eq!((d.op, d.what, d.phase, d.layer), (TOGETHER, "recurrent state", PhaseKind::Prefill, Some(0)), "{d}");
 }
