@@ -26,7 +26,7 @@ fn prompt(n: usize) -> DebugPrompt {
 fn search(gpu: &Gpu, micro: &MicroModel, n: usize, from: usize) -> Result<DebugReport, Error> {
     block_on(async {
         let file = gguf::open(Source::memory("micro", micro.bytes())).await?;
-        let options = DebugOptions { n_ctx: Some(128), from, progress: None };
+        let options = DebugOptions { n_ctx: Some(128), from, ..Default::default() };
         find_difference(&file, gpu, prompt(n), options).await
     })
 }

@@ -4,6 +4,7 @@ mod common;
 
 use blueshift::Error;
 use blueshift::gpu::{Gpu, ShaderPatch, selftest};
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use pollster::block_on;
 
@@ -13,7 +14,7 @@ fn passes() {
         return;
     }
     let gpu = block_on(Gpu::open(None)).unwrap();
-    let report = block_on(selftest::run(&gpu, &QuantType::ALL, true)).unwrap();
+    let report = block_on(selftest::run(&gpu, &QuantType::ALL, true, KvType::Q8_0)).unwrap();
     assert!(report.exact, "first difference: {:?}", report.first_difference);
 }
 
@@ -34,7 +35,7 @@ fn a_broken_kernel_is_an_error_that_names_it() {
     ];
     for patch in broken {
         let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-        match block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)) {
+        match block_on(selftest::run(&gpu, &[QuantType::Q4_0], true, KvType::F16)) {
             Err(Error::SelfTest { op, .. }) => assert!(op.starts_with(patch.stem), "{op} for a broken {}", patch.stem),
             other => panic!("a broken {} gave {other:?}", patch.stem),
         }
@@ -53,7 +54,7 @@ fn other_bits_are_not_exact() {
         to: "activated = 1.0000005 * exact_silu(",
     };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0], true)).unwrap();
+    let report = block_on(selftest::run(&gpu, &[QuantType::Q4_0], true, KvType::F16)).unwrap();
     assert!(!report.exact);
     assert!(report.first_difference.unwrap().starts_with("gated_activation"));
 }

@@ -7,6 +7,7 @@ use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::Source;
 use blueshift::gpu::{Gpu, selftest};
 use blueshift::micro::MicroModel;
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use blueshift::tokenizer::Decoder;
 use blueshift::web::Model;
@@ -30,8 +31,8 @@ async fn the_cpu_backend_gives_the_known_answers() {
 #[wasm_bindgen_test]
 async fn the_browsers_gpu_passes_the_self_test() {
     let gpu = gpu().await;
-    let report =
-        selftest::run(&gpu, &[QuantType::Q4_1, QuantType::Q4_K], true).await.expect("the device computes rightly");
+    let kinds = [QuantType::Q4_1, QuantType::Q4_K];
+    let report = selftest::run(&gpu, &kinds, true, KvType::Q8_0).await.expect("the device computes rightly");
     assert!(report.exact, "{:?} has other bits on {}", report.first_difference, gpu.adapter().name);
 }
 

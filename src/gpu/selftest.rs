@@ -13,6 +13,7 @@ use crate::gguf::{self, Source};
 use crate::micro::MicroModel;
 use crate::model::Model;
 use crate::model::load::{CancelToken, load_weights};
+use crate::plan::KvType;
 use crate::quant::QuantType;
 use crate::sample::Sampling;
 
@@ -53,6 +54,9 @@ const KNOWN_EXPERTS: [(QuantType, u64); 11] = [
     (QuantType::Q6_K, 0x4e86_af4c_f907_ce34),
 ];
 
+/// The same of the first models with a cache of q8_0.
+const KNOWN_Q8_0_CACHE: (QuantType, u64) = (QuantType::Q8_0, 0x8339_d4ff_bb97_6a88);
+
 /// What the test found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -64,20 +68,23 @@ pub struct Report {
     pub milliseconds: f64,
 }
 
-/// Tests `gpu` on the formats in `kinds`; on the operations on experts, too, where `experts` is set.
+/// Tests `gpu` on the formats in `kinds` with a cache of f16; on the operations on experts, too, where `experts` is set, and with a cache of q8_0
+/// where `kv` is that.
 ///
 /// # Errors
 /// [`Error::SelfTest`] where the device's logits are wrong rather than rounded otherwise.
-pub async fn run(gpu: &Gpu, kinds: &[QuantType], experts: bool) -> Result<Report> {
+pub async fn run(gpu: &Gpu, kinds: &[QuantType], experts: bool, kv: KvType) -> Result<Report> {
     let start = now_ms();
     let mut exact = true;
-    let with_experts = KNOWN_EXPERTS.iter().filter(|_| experts);
-    let tests = KNOWN.iter().map(|known| (known, DENSE)).chain(with_experts.map(|known| (known, WITH_EXPERTS)));
-    for (&(kind, known), micros) in tests.filter(|((kind, _), _)| kinds.contains(kind)) {
-        let found = on_gpu(gpu, kind, micros).await?;
+    let tests = KNOWN.iter().map(|known| (known, DENSE));
+    let tests = tests.chain(KNOWN_EXPERTS.iter().filter(|_| experts).map(|known| (known, WITH_EXPERTS)));
+    let tests = tests.filter(|((kind, _), _)| kinds.contains(kind)).map(|(known, micros)| (known, micros, KvType::F16));
+    let with_q8_0 = (kv == KvType::Q8_0).then_some((&KNOWN_Q8_0_CACHE, DENSE, kv));
+    for (&(kind, known), micros, kv) in tests.chain(with_q8_0) {
+        let found = on_gpu(gpu, kind, micros, kv).await?;
         if found.hash() != known {
             exact = false;
-            let error = found.error_against(&on_cpu(kind, micros).await?);
+            let error = found.error_against(&on_cpu(kind, micros, kv).await?);
             if error.is_nan() || error >= MAX_ERROR {
                 return Err(wrong(gpu, kind, error).await);
             }
@@ -205,22 +212,22 @@ async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     Ok(())
 }
 
-async fn on_gpu(gpu: &Gpu, kind: QuantType, micros: Micros) -> Result<Answer> {
+async fn on_gpu(gpu: &Gpu, kind: QuantType, micros: Micros, kv: KvType) -> Result<Answer> {
     let mut answer = Answer::default();
     for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = GpuWeights::new(gpu);
         let model = load(micro, &mut weights).await?;
-        ask(&mut GpuBackend::new(gpu, Arc::new(model.plan), weights, N_CTX).await?, &mut answer).await?;
+        ask(&mut GpuBackend::new(gpu, Arc::new(model.plan.with_kv(kv)?), weights, N_CTX).await?, &mut answer).await?;
     }
     Ok(answer)
 }
 
-async fn on_cpu(kind: QuantType, micros: Micros) -> Result<Answer> {
+async fn on_cpu(kind: QuantType, micros: Micros, kv: KvType) -> Result<Answer> {
     let mut answer = Answer::default();
     for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = CpuWeights::default();
         let model = load(micro, &mut weights).await?;
-        ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1)?, &mut answer).await?;
+        ask(&mut CpuBackend::with_threads(Arc::new(model.plan.with_kv(kv)?), weights, N_CTX, 1)?, &mut answer).await?;
     }
     Ok(answer)
 }
@@ -231,11 +238,14 @@ mod tests {
 
     #[test]
     fn known_answers_are_the_cpu_backends() {
+        let hash = |kind, micros, kv| pollster::block_on(on_cpu(kind, micros, kv)).unwrap().hash();
         for (known, micros) in [(KNOWN, DENSE), (KNOWN_EXPERTS, WITH_EXPERTS)] {
-            let found = known.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind, micros)).unwrap().hash()));
+            let found = known.map(|(kind, _)| (kind, hash(kind, micros, KvType::F16)));
             let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
             assert_eq!(found, known, "the contract's answers are\n    {shown}");
         }
+        let found = hash(KNOWN_Q8_0_CACHE.0, DENSE, KvType::Q8_0);
+        assert_eq!(found, KNOWN_Q8_0_CACHE.1, "the contract's answer is {found:#018x}");
     }
 
     #[test]

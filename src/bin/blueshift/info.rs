@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use blueshift::gguf::Value;
 use blueshift::gpu::{Gpu, list_adapters, selftest};
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use blueshift::tokenizer::Tokenizer;
 use clap::Args as ClapArgs;
@@ -74,7 +75,7 @@ pub(crate) struct SelftestArgs {
 
 pub(crate) fn selftest(args: SelftestArgs) -> Result<()> {
     let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
-    let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL, true))?;
+    let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL, true, KvType::Q8_0))?;
     println!(
         "{}: {} in {:.1} ms",
         gpu.adapter().name,
