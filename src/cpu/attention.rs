@@ -138,3 +138,56 @@ fn merge(a: Option<Partial>, b: Option<Partial>) -> Option<Partial> {
     }
     Some(a)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::micro::rng::Rng;
+    use crate::plan::{KvShape, KvType};
+
+    const HEADS: Heads = Heads { n_heads: 2, n_kv_heads: 1, head_dim: 64, window: Some(100), gated: false };
+    const N: usize = 150;
+
+    /// A cache of `N` positions.
+    fn cache(kv: KvType, mut row: impl FnMut(usize) -> [Vec<f32>; 2]) -> LayerCache {
+        let mut cache = LayerCache::new(KvShape { n_kv_heads: HEADS.n_kv_heads, head_dim: HEADS.head_dim, kv });
+        for position in 0..N {
+            let [key, value] = row(position);
+            cache.store(0, position / PAGE, position % PAGE, &key, &value);
+        }
+        cache
+    }
+
+    /// What attention reads.
+    fn read(cache: &LayerCache, position: usize) -> [Vec<f32>; 2] {
+        let row = |side: &dyn Fn(usize) -> [f32; 8]| -> Vec<f32> {
+            (0..HEADS.head_dim / 8).flat_map(|g| side(position % PAGE * HEADS.head_dim / 8 + g)).collect()
+        };
+        match cache.page(0, position / PAGE) {
+            HeadPage::F16([keys, values]) => [row(&|at| keys.eight(at)), row(&|at| values.eight(at))],
+            HeadPage::Q8_0([keys, values]) => [row(&|at| keys.eight(at)), row(&|at| values.eight(at))],
+        }
+    }
+
+    #[test]
+    fn a_cache_of_q8_0_is_an_f16_cache_of_its_values() {
+        let mut rng = Rng::new(1, "cache");
+        let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.uniform(-3.0, 3.0)).collect() };
+        let rows: Vec<_> = (0..N).map(|_| [random(HEADS.head_dim), random(HEADS.head_dim)]).collect();
+        let query: Vec<f32> = random(HEADS.head_dim).into_iter().map(|q| round_sig(q, 11)).collect();
+        let q8_0 = cache(KvType::Q8_0, |position| rows[position].clone());
+        let same = cache(KvType::F16, |position| read(&q8_0, position));
+        let f16 = cache(KvType::F16, |position| rows[position].clone());
+        let pages = [0, 1, 2];
+        let attend = |cache: &LayerCache, position| {
+            let mut out = vec![0.0; HEADS.head_dim];
+            attention(&query, Visible { cache, pages: &pages }, HEADS, 0, position, &mut out);
+            out
+        };
+        for position in [0, 63, 64, N - 1] {
+            let (found, wanted) = (attend(&q8_0, position), attend(&same, position));
+            assert!(found.iter().zip(&wanted).all(|(a, b)| a.to_bits() == b.to_bits()), "position {position}");
+            assert_ne!(found, attend(&f16, position), "the values before rounding are others");
+        }
+    }
+}

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::attention::{Visible, attention};
 use super::combine_experts::combine_experts;
-use super::expert_matmul::expert_matmul;
 use super::delta_prepare::DeltaPrepare;
 use super::delta_rule::delta_rules;
+use super::expert_matmul::expert_matmul;
 use super::gated_activation::gated_activation;
 use super::gated_add::gated_add;
 use super::gated_norm::gated_norm;
@@ -24,7 +24,8 @@ use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
     Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
-    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, forward_rows,
+    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
+    forward_rows,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};

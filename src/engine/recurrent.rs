@@ -92,7 +92,9 @@ impl Engine {
     pub(super) fn keep_snapshot(&mut self, end: usize) -> Result<()> {
         let position = self.cached.len();
         let Some(recurrent) = &mut self.recurrent else { return Ok(()) };
-        if position > 0 && position < end && next_stop(position - 1, end) == position
+        if position > 0
+            && position < end
+            && next_stop(position - 1, end) == position
             && let Some(index) = recurrent.place(position)
         {
             self.backend.save_state(SLOT, index)?;

@@ -22,7 +22,8 @@ use super::weights::GpuWeights;
 use super::words::read_words;
 use crate::engine::backend::{
     Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
-    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, forward_rows,
+    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot,
+    check_state_bytes, forward_rows,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};

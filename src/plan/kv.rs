@@ -95,7 +95,11 @@ impl Plan {
         let odd = |layer: &&KvShape| kv == KvType::Q8_0 && !layer.head_dim.is_multiple_of(KV_BLOCK);
         if let Some(layer) = self.layers.iter().find(odd) {
             let found = format!("{} for heads of {} values", kv.name(), layer.head_dim);
-            return Err(Error::BadOption { option: "cache type", found, expected: "f16, or heads of a multiple of 32 values" });
+            return Err(Error::BadOption {
+                option: "cache type",
+                found,
+                expected: "f16, or heads of a multiple of 32 values",
+            });
         }
         self.layers.iter_mut().for_each(|layer| layer.kv = kv);
         Ok(self)

@@ -3,8 +3,10 @@
 mod burst;
 mod guard;
 
-pub(crate) use burst::{BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
-    forward_rows, only};
+pub(crate) use burst::{
+    BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
+    forward_rows, only,
+};
 pub use burst::{Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd};
 pub use guard::Trip;
 pub(crate) use guard::{MAX_GUARDED_LAYERS, UNTRIPPED};

@@ -193,7 +193,10 @@ impl Pair {
             for slot in start.max(page * PAGE)..end.min((page + 1) * PAGE) {
                 for (which, bytes) in pages.iter().enumerate() {
                     let sides = bytes.chunks_exact(shape.page_bytes());
-                    words.iter_mut().zip(sides).for_each(|(all, side)| all[which].extend(shape.words(side, slot % PAGE)));
+                    words
+                        .iter_mut()
+                        .zip(sides)
+                        .for_each(|(all, side)| all[which].extend(shape.words(side, slot % PAGE)));
                 }
             }
         }

@@ -8,8 +8,8 @@ use crate::cpu::kv::LayerCache;
 use crate::cpu::rope_append::RopeAppend;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::gpu::params::State;
 use crate::gpu::kv::{SIDES, to_host};
+use crate::gpu::params::State;
 use crate::plan::{BufferId, Heads, KvShape, KvType, Op, PAGE, RopeKind, RopeTable, Shape};
 
 /// Rows of a chunk of the prompt.
@@ -95,7 +95,13 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
 
 impl Case {
     fn heads(&self) -> Heads {
-        Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads, head_dim: self.head_dim, window: self.window, gated: false }
+        Heads {
+            n_heads: self.n_heads,
+            n_kv_heads: self.n_kv_heads,
+            head_dim: self.head_dim,
+            window: self.window,
+            gated: false,
+        }
     }
 
     fn shape(&self) -> KvShape {
@@ -167,7 +173,12 @@ impl Case {
                 results.push(CaseResult::compare("rope_append", name("queries"), &found, &wanted));
                 let page = (position + rows - 1) / PAGE;
                 let found = self.device_page(&prefill, &table.sequence.cache[0], page).await?;
-                results.push(CaseResult::compare("rope_append", name("cache"), &found, &words(&cache.page_bytes(page))));
+                results.push(CaseResult::compare(
+                    "rope_append",
+                    name("cache"),
+                    &found,
+                    &words(&cache.page_bytes(page)),
+                ));
                 let wanted = twin_attention(&prepared, &cache, heads, position);
                 let found = instance.words(PLAIN, rows).await?;
                 results.push(CaseResult::compare("attention", name("f32"), &found, &bits(&wanted)));
@@ -181,7 +192,12 @@ impl Case {
     }
 
     /// A page's keys and values on the device, in the hosts' order.
-    async fn device_page(&self, instance: &Instance, cache: &(wgpu::Buffer, wgpu::Buffer), page: usize) -> Result<Vec<u32>> {
+    async fn device_page(
+        &self,
+        instance: &Instance,
+        cache: &(wgpu::Buffer, wgpu::Buffer),
+        page: usize,
+    ) -> Result<Vec<u32>> {
         let n = self.shape().page_bytes() / 4;
         let mut found = Vec::new();
         for (side, buffer) in SIDES.into_iter().zip([&cache.0, &cache.1]) {

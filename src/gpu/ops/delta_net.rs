@@ -38,7 +38,14 @@ impl Lowering<'_> {
         self.push(Kernel::DeltaPrepare, params, bindings, grid);
     }
 
-    pub(super) fn delta_rule(&mut self, mixed: BufferId, prepared: BufferId, out: BufferId, heads: DeltaHeads, state: usize) {
+    pub(super) fn delta_rule(
+        &mut self,
+        mixed: BufferId,
+        prepared: BufferId,
+        out: BufferId,
+        heads: DeltaHeads,
+        state: usize,
+    ) {
         let params = params::DeltaRule {
             zero: 0,
             n_key_heads: heads.n_key_heads as u32,

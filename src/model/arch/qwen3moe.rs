@@ -44,7 +44,8 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
     let layers = (0..c.n_layers).map(|i| Layer::new(&mut w, cx, i, n_experts)).collect::<Result<Vec<_>>>()?;
     let (output_norm, head) = dense::head(&mut w, cx, embedding)?;
 
-    let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window: None, gated: false };
+    let heads =
+        Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window: None, gated: false };
     let mut b = PlanBuilder::new(&w);
     let rope = b.rope(c.rope_table(c.rope_theta, c.rope_factor, cx.rope_divisors));
     let scale = (c.head_dim as f64).powf(-0.5);

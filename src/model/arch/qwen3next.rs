@@ -63,7 +63,8 @@ fn decoder(cx: Context<'_>, order: HeadOrder) -> Result<(Weights, Plan)> {
     let (geometry, Experts { n_experts, n_used }) = (Geometry::new(cx, order)?, experts(cx)?);
     let mut w = Weights::default();
     let embedding = dense::embedding(&mut w, cx)?;
-    let layers = (0..c.n_layers).map(|i| Layer::new(&mut w, cx, &geometry, n_experts, i)).collect::<Result<Vec<_>>>()?;
+    let layers =
+        (0..c.n_layers).map(|i| Layer::new(&mut w, cx, &geometry, n_experts, i)).collect::<Result<Vec<_>>>()?;
     let (output_norm, head) = dense::head(&mut w, cx, embedding)?;
 
     let mut b = PlanBuilder::new(&w);
