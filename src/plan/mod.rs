@@ -1,11 +1,13 @@
 //! A model's decode step as data: operations over numbered buffers, built once and interpreted by every backend.
 
 pub mod builder;
+mod kv;
 mod label;
 mod memory;
 pub mod op;
 
 pub use builder::PlanBuilder;
+pub use kv::{KV_BLOCK, KvShape, KvType};
 pub use label::{Tag, WeightNote};
 pub use op::{Activation, BufferId, DeltaHeads, HeadOrder, Heads, Op, RopeKind, Shape, WeightId};
 
@@ -37,22 +39,6 @@ impl RopeTable {
             }
         }
         out
-    }
-}
-
-/// A layer's cache geometry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KvShape {
-    /// Key/value heads.
-    pub n_kv_heads: usize,
-    /// Values a head.
-    pub head_dim: usize,
-}
-
-impl KvShape {
-    /// f16 values of one page, of keys or of values.
-    pub fn page_len(&self) -> usize {
-        self.n_kv_heads * self.head_dim * PAGE
     }
 }
 
@@ -113,7 +99,7 @@ impl Plan {
 
     /// Bytes of one page's keys and values of every layer.
     pub fn page_bytes(&self) -> usize {
-        self.layers.iter().map(|layer| 2 * 2 * layer.page_len()).sum()
+        self.layers.iter().map(|layer| 2 * layer.page_bytes()).sum()
     }
 
     /// Bytes of one sequence's recurrent states: every layer's states and ring.
