@@ -29,10 +29,6 @@ const LOWEST: f32 = -3.0e38;
 @group(0) @binding(2) var<storage, read> block_table: array<u32>;
 // [rows, n_heads query_stride + 2 n_kv_heads head_dim]; the query part is scaled and rounded to 11 bits
 @group(0) @binding(3) var<storage, read> qkv: array<f32>;
-// [pages, n_kv_heads, head_dim / 8, PAGE], eight f16 an entry
-@group(0) @binding(4) var<storage, read> keys: array<vec4<u32>>;
-// [pages, n_kv_heads, PAGE, head_dim / 2], two f16 an entry
-@group(0) @binding(5) var<storage, read> values: array<u32>;
 // [rows, max_units, n_heads, 2 + head_dim]
 @group(0) @binding(6) var<storage, read_write> partials: array<f32>;
 
@@ -50,34 +46,35 @@ struct Halves {
 }
 
 // Adds the products of eight values, the `g`th eight of a head.
-fn add_eight(sums: Halves, head: u32, g: u32, key: vec4<u32>) -> Halves {
+fn add_eight(sums: Halves, head: u32, g: u32, key: Eight, scale: f32) -> Halves {
     let q = (head * params.head_dim + 8u * g) / 4u;
     // exact: 11 + 11 significant bits
-    let low = sums.low + query[q] * vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
+    let low = sums.low + query[q] * low_half(key, scale);
     // exact: 11 + 11 significant bits
-    let high = sums.high + query[q + 1u] * vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
+    let high = sums.high + query[q + 1u] * high_half(key, scale);
     return Halves(low, high);
 }
 
-// Dot product of a query with the key at `at` (its first eight values; the next eight are PAGE entries on). Four loads are on their way at
-// once.
-fn score(head: u32, at: u32) -> f32 {
+// Dot product of a query with the key of a slot. Four loads are on their way at once; a scale is that of all four.
+fn score(head: u32, region: u32, slot: u32) -> f32 {
+    let at = key_at(region, slot);
     let n = params.head_dim / 8u;
     var sums = Halves(vec4<f32>(0.0), vec4<f32>(0.0));
     for (var g = 0u; g < n; g += 4u) {
-        let key0 = keys[at + g * PAGE];
-        let key1 = keys[at + min(g + 1u, n - 1u) * PAGE];
-        let key2 = keys[at + min(g + 2u, n - 1u) * PAGE];
-        let key3 = keys[at + min(g + 3u, n - 1u) * PAGE];
-        sums = add_eight(sums, head, g, key0);
+        let scale = key_scale(region, slot, g);
+        let key0 = load_eight(at, g);
+        let key1 = load_eight(at, min(g + 1u, n - 1u));
+        let key2 = load_eight(at, min(g + 2u, n - 1u));
+        let key3 = load_eight(at, min(g + 3u, n - 1u));
+        sums = add_eight(sums, head, g, key0, scale);
         if g + 1u < n {
-            sums = add_eight(sums, head, g + 1u, key1);
+            sums = add_eight(sums, head, g + 1u, key1, scale);
         }
         if g + 2u < n {
-            sums = add_eight(sums, head, g + 2u, key2);
+            sums = add_eight(sums, head, g + 2u, key2, scale);
         }
         if g + 3u < n {
-            sums = add_eight(sums, head, g + 3u, key3);
+            sums = add_eight(sums, head, g + 3u, key3, scale);
         }
     }
     let low = sums.low;
@@ -91,19 +88,14 @@ struct Weighted {
     sum: f32,
 }
 
-// Four values of a dimension pair, at slots `slot` on.
-fn load_four(at: u32, stride: u32) -> vec4<u32> {
-    return vec4<u32>(values[at], values[at + stride], values[at + 2u * stride], values[at + 3u * stride]);
-}
-
-// Adds four of them, ascending. Where a weight is 0 the slot may hold anything.
-fn add_four(before: Weighted, at: u32, loaded: vec4<u32>) -> Weighted {
+// Adds a pair's values in the slots from `slot` on, ascending, with head `head`'s weights. Where a weight is 0 the slot may hold anything.
+fn add_four(before: Weighted, head: u32, slot: u32, pair: u32, loaded: FourPairs) -> Weighted {
     var w = before;
     for (var j = 0u; j < 4u; j += 1u) {
-        let weight = weights[at + j];
+        let weight = weights[head * PAGE + slot + j];
         w.sum = w.sum + weight;
         // exact: 12 + 11 significant bits
-        w.acc = w.acc + weight * unpack2x16float(select(0u, loaded[j], weight > 0.0));
+        w.acc = w.acc + weight * pair_of(loaded, j, slot, pair, weight > 0.0);
     }
     return w;
 }
@@ -152,12 +144,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let n_pairs = n_values / 2u;
     let pairs_a_head = params.head_dim / 2u;
     for (var chunk = first_chunk; chunk < end_chunk; chunk += 1u) {
-        let page = block_table[first_entry + chunk] * params.n_kv_heads + kv_head;
+        let region = block_table[first_entry + chunk] * params.n_kv_heads + kv_head;
         let key = chunk * PAGE + slot;
         let visible = key >= first_key && key <= position && head < n_heads_here;
         var s = LOWEST;
         if visible {
-            s = score(head, page * (params.head_dim / 8u) * PAGE + slot);
+            s = score(head, region, slot);
         }
         let chunk_max = head_max(lane, s);
         var p = 0.0;
@@ -165,6 +157,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             p = round_sig(exact_exp2(s - chunk_max), 12u);
         }
         weights[lane] = p;
+        prepare_values(region, lane);
         workgroupBarrier();
 
         let first_slot = max(first_key, chunk * PAGE) - chunk * PAGE;
@@ -176,16 +169,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var w = Weighted(vec2<f32>(0.0), 0.0);
             // Sixteen loads are on their way at once. Slots that are not visible have the weight 0.
             for (var t = first_slot / 16u * 16u; t < end_slot; t += 16u) {
-                let at = (page * PAGE + t) * pairs_a_head + dim_pair;
-                let loaded0 = load_four(at, pairs_a_head);
-                let loaded1 = load_four(at + 4u * pairs_a_head, pairs_a_head);
-                let loaded2 = load_four(at + 8u * pairs_a_head, pairs_a_head);
-                let loaded3 = load_four(at + 12u * pairs_a_head, pairs_a_head);
-                let first = h * PAGE + t;
-                w = add_four(w, first, loaded0);
-                w = add_four(w, first + 4u, loaded1);
-                w = add_four(w, first + 8u, loaded2);
-                w = add_four(w, first + 12u, loaded3);
+                let loaded0 = load_pairs(region, t, dim_pair);
+                let loaded1 = load_pairs(region, t + 4u, dim_pair);
+                let loaded2 = load_pairs(region, t + 8u, dim_pair);
+                let loaded3 = load_pairs(region, t + 12u, dim_pair);
+                w = add_four(w, h, t, dim_pair, loaded0);
+                w = add_four(w, h, t + 4u, dim_pair, loaded1);
+                w = add_four(w, h, t + 8u, dim_pair, loaded2);
+                w = add_four(w, h, t + 12u, dim_pair, loaded3);
             }
             let sum = w.sum;
             let acc = w.acc;

@@ -1,5 +1,5 @@
 // Norms (where asked) and rotates one head of q or k, or takes one head of v. q goes back into qkv, scaled and rounded to 11 bits; k and
-// v go to the cache as f16. Grid: [n_heads + 2 n_kv_heads, rows, 1].
+// v go to the cache. Grid: [n_heads + 2 n_kv_heads, rows, 1].
 struct Params {
     zero: u32,
     n_heads: u32,
@@ -36,10 +36,6 @@ const MAX_HEAD_DIM: u32 = 256u;
 @group(0) @binding(5) var<storage, read> k_norm: array<f32>;
 // [positions, n_pairs]: cos, sin
 @group(0) @binding(6) var<storage, read> angles: array<vec2<f32>>;
-// [pages, n_kv_heads, head_dim / 8, PAGE], eight f16 an entry
-@group(0) @binding(7) var<storage, read_write> keys: array<vec4<u32>>;
-// [pages, n_kv_heads, PAGE, head_dim / 2], two f16 an entry
-@group(0) @binding(8) var<storage, read_write> values: array<u32>;
 
 var<workgroup> head: array<f32, MAX_HEAD_DIM>;
 
@@ -58,10 +54,6 @@ fn rotate(position: u32, pair: u32) {
     let angle = angles[position * params.n_pairs + pair];
     head[i] = guard(x0 * angle.x) - guard(x1 * angle.y);
     head[j] = guard(x0 * angle.y) + guard(x1 * angle.x);
-}
-
-fn pack(i: u32) -> u32 {
-    return to_f16_bits(head[i]) | (to_f16_bits(head[i + 1u]) << 16u);
 }
 
 @compute @workgroup_size(LANES)
@@ -108,19 +100,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let page = block_table[row_slot(group.y) * params.pages_a_slot + position / PAGE];
-    let slot = position % PAGE;
+    let region = page * params.n_kv_heads + (group.x - params.n_heads) % params.n_kv_heads;
     if is_value {
-        let kv_head = group.x - params.n_heads - params.n_kv_heads;
-        if lane < params.head_dim / 2u {
-            let at = ((page * params.n_kv_heads + kv_head) * PAGE + slot) * (params.head_dim / 2u) + lane;
-            values[at] = pack(2u * lane);
-        }
-        return;
-    }
-    let kv_head = group.x - params.n_heads;
-    if lane < params.head_dim / 8u {
-        let at = ((page * params.n_kv_heads + kv_head) * (params.head_dim / 8u) + lane) * PAGE + slot;
-        let i = 8u * lane;
-        keys[at] = vec4<u32>(pack(i), pack(i + 2u), pack(i + 4u), pack(i + 6u));
+        store_value(region, position, lane);
+    } else {
+        store_key(region, position, lane);
     }
 }

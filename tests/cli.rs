@@ -46,6 +46,23 @@ fn debug_compares_operations() {
 }
 
 #[test]
+fn logits_depend_on_the_type_of_the_cache() {
+    let path = model_file("kv");
+    let logits = |kv: &[&str]| {
+        let out = path.with_extension(format!("{}.logits", kv.len()));
+        let ids =
+            ["logits", path.to_str().unwrap(), "--ids", "1,2,3", "--backend", "cpu", "--out", out.to_str().unwrap()];
+        succeeded(&[&ids[..], kv].concat());
+        std::fs::read(out).unwrap()
+    };
+    let (plain, q8_0) = (logits(&[]), logits(&["--kv", "q8_0"]));
+    assert_eq!(plain, logits(&["--kv=f16"]));
+    assert!(plain.len() == q8_0.len() && plain != q8_0);
+    let out = blueshift(&["run", path.to_str().unwrap(), "-p", "Hello", "--kv", "q4"]);
+    assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("q8_0"));
+}
+
+#[test]
 fn run_prints_one_json_object() {
     let path = model_file("run");
     let run = |extra: &[&str]| -> Value {

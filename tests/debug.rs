@@ -11,7 +11,7 @@ use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, ShaderPatch};
 use blueshift::micro::MicroModel;
 use blueshift::model::Model;
-use blueshift::plan::{List, Op, Plan};
+use blueshift::plan::{KvType, List, Op, Plan};
 use blueshift::quant::QuantType;
 use pollster::block_on;
 
@@ -24,9 +24,13 @@ fn prompt(n: usize) -> DebugPrompt {
 }
 
 fn search(gpu: &Gpu, micro: &MicroModel, n: usize, from: usize) -> Result<DebugReport, Error> {
+    search_with(gpu, micro, n, from, KvType::F16)
+}
+
+fn search_with(gpu: &Gpu, micro: &MicroModel, n: usize, from: usize, kv: KvType) -> Result<DebugReport, Error> {
     block_on(async {
         let file = gguf::open(Source::memory("micro", micro.bytes())).await?;
-        let options = DebugOptions { n_ctx: Some(128), from, progress: None };
+        let options = DebugOptions { n_ctx: Some(128), from, kv, progress: None };
         find_difference(&file, gpu, prompt(n), options).await
     })
 }
@@ -180,6 +184,44 @@ fn planted_faults_are_named() {
     }
 }
 
+/// What only a cache of type q8_0 has.
+#[test]
+fn faults_in_a_cache_of_q8_0_are_named() {
+    if !common::has_adapter() {
+        return;
+    }
+    let gpu = block_on(Gpu::open(None)).unwrap();
+    for micro in [llama(), gemma()] {
+        let report = search_with(&gpu, &micro, LONG, 0, KvType::Q8_0).unwrap();
+        assert!(report.is_equal(), "{report}");
+    }
+    let faults = [
+        ("rope_append", "atomicStore(&keys[at], four.bytes)", "atomicStore(&keys[at], 1u ^ four.bytes)", "cached keys"),
+        (
+            "rope_append",
+            "atomicStore(&values[at], four.bytes)",
+            "atomicStore(&values[at], 1u ^ four.bytes)",
+            "cached values",
+        ),
+        ("rope_append", "four.scale << shift", "(1u ^ four.scale) << shift", "scales of cached keys"),
+        (
+            "rope_append",
+            "atomicOr(&values[word], four.scale",
+            "atomicOr(&values[word], 1u ^ four.scale",
+            "scales of cached values",
+        ),
+        ("attention", "round_sig(v.x, 11u)", "round_sig(v.x, 12u)", "partial results"),
+        ("attention", "scale_of(word >> 16u);", "1.01 * scale_of(word >> 16u);", "partial results"),
+    ];
+    for (stem, from, to, what) in faults {
+        let gpu = block_on(Gpu::open_patched(ShaderPatch { stem, from, to })).unwrap();
+        assert!(search(&gpu, &llama(), SHORT, 0).unwrap().is_equal(), "f16 has no {from:?}");
+        let report = search_with(&gpu, &llama(), SHORT, 0, KvType::Q8_0).unwrap();
+        let d = report.difference.unwrap_or_else(|| panic!("{from:?} was not found"));
+        assert_eq!((d.op, d.what.as_str(), d.layer), (stem, what, Some(0)), "{d}");
+    }
+}
+
 /// The first operation of a body that a condition holds for, and its layer.
 fn first_op(plan: &Plan, condition: impl Fn(&Op) -> bool) -> (usize, Option<usize>) {
     let at = plan.body.iter().position(condition).unwrap();
@@ -251,7 +293,7 @@ fn recurrent_states_are_compared() {
         to: "states[state_at] = 0.5;",
     };
     let d = found(patch, &hybrid(), SHORT);
-    assert_eq!((d.op, d.what, d.phase, d.layer), (TOGETHER, "recurrent state", PhaseKind::Prefill, Some(0)), "{d}");
+    assert_eq!((d.op, &*d.what, d.phase, d.layer), (TOGETHER, "recurrent state", PhaseKind::Prefill, Some(0)), "{d}");
 }
 
 /// A fault in what decoding alone does: a unit of attention of one chunk.

@@ -15,6 +15,7 @@ use blueshift::gguf::{GgufFile, Source, open};
 use blueshift::micro::{DeltaNet, MicroModel, writer::Writer};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, Progress, load_weights, read_vector};
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use blueshift::tokenizer::Tokenizer;
 use pollster::block_on;
@@ -88,11 +89,16 @@ fn open_source(source: Source) -> GgufFile {
 
 /// The model of `file` on the CPU.
 fn backend(file: &GgufFile) -> CpuBackend {
+    backend_with(file, KvType::F16)
+}
+
+fn backend_with(file: &GgufFile, kv: KvType) -> CpuBackend {
     let model = block_on(Model::open(file)).expect("a supported model");
     let mut weights = CpuWeights::default();
     let (mut progress, cancel) = (|_: Progress<'_>| {}, CancelToken::default());
     block_on(load_weights(file, &model.weights, &mut weights, &mut progress, &cancel)).expect("whole weights");
-    CpuBackend::new(Arc::new(model.plan), weights, N_CTX).expect("every weight was loaded")
+    let plan = model.plan.with_kv(kv).expect("heads of whole blocks");
+    CpuBackend::new(Arc::new(plan), weights, N_CTX).expect("every weight was loaded")
 }
 
 /// Logits after each of the last `n` of `ids`, from an empty cache.
@@ -271,6 +277,22 @@ fn check_plain(golden: &Golden, names: &[&str]) {
     }
 }
 
+/// The error to the unrounded logits with a cache of q8_0, all prompts together; of the file as it is, or of a copy.
+fn check_q8_0(golden: &Golden, copy: fn(GgufFile) -> GgufFile, bound: f64) {
+    let Some(path) = common::model(&golden.model) else { return };
+    let file = copy(open_source(Source::file(path).expect("the file opens")));
+    let mut backend = backend_with(&file, KvType::Q8_0);
+    drop(file);
+    let mut all = Nmse::default();
+    for case in &golden.cases {
+        let row = log_softmax(&last_rows(&mut backend, &case.ids, 1)[0]);
+        let row: Vec<f64> = case.row.ids[golden.n_top..].iter().map(|id| row[*id]).collect();
+        all.add(Nmse::of(&row, &case.row.plain[golden.n_top..]));
+    }
+    println!("{}, cache of q8_0: nmse {:.2e}", golden.model, all.value());
+    assert!(all.value() < bound, "{}: {}", golden.model, all.value());
+}
+
 fn smollm2() -> Golden {
     Golden::read(include_str!("data/llama/smollm2.json"), include_bytes!("data/llama/smollm2.bin"))
 }
@@ -299,6 +321,14 @@ fn smollm2_as_f32_is_llama_cpp_as_f32() {
 #[test]
 fn gemma3_as_f32_is_llama_cpp_as_f32() {
     check_plain(&gemma3(), &["short", "lighthouse", "unicode"]);
+}
+
+#[test]
+fn caches_of_q8_0_are_close_to_unrounded() {
+    check_q8_0(&smollm2(), |file| file, 1.6e-3);
+    check_q8_0(&gemma3(), |file| file, 1.4e-3);
+    // Nothing else is rounded to int8.
+    check_q8_0(&smollm2(), |file| plain_copy(&file), 3e-4);
 }
 
 /// Every block format in every architecture, and some other shapes.

@@ -5,13 +5,18 @@ mod common;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
 use blueshift::micro::{DeltaNet, MicroModel};
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use common::some_ids;
 use pollster::block_on;
 
 fn load(source: Source, backend: BackendChoice) -> Engine {
-    block_on(Engine::load(source, LoadOptions { backend, ..Default::default() })).expect("the model loads")
+    load_with(source, backend, KvType::F16)
+}
+
+fn load_with(source: Source, backend: BackendChoice, kv: KvType) -> Engine {
+    block_on(Engine::load(source, LoadOptions { backend, kv, ..Default::default() })).expect("the model loads")
 }
 
 fn bits(logits: Vec<f32>) -> Vec<u32> {
@@ -52,9 +57,13 @@ fn compare(name: &str, cpu: &mut Engine, gpu: &mut Engine, ids: &[u32], max_toke
 }
 
 fn compare_micro(name: &str, model: &MicroModel, n_ids: usize) {
+    compare_caches(name, model, n_ids, KvType::F16);
+}
+
+fn compare_caches(name: &str, model: &MicroModel, n_ids: usize, kv: KvType) {
     let bytes = model.bytes();
-    let mut cpu = load(Source::memory(name, bytes.clone()), BackendChoice::Cpu);
-    let mut gpu = load(Source::memory(name, bytes), BackendChoice::Wgpu);
+    let mut cpu = load_with(Source::memory(name, bytes.clone()), BackendChoice::Cpu, kv);
+    let mut gpu = load_with(Source::memory(name, bytes), BackendChoice::Wgpu, kv);
     let ids = some_ids(n_ids, cpu.info().n_vocab);
     compare(name, &mut cpu, &mut gpu, &ids, 20);
 }
@@ -194,6 +203,22 @@ fn odd_shapes() {
     let narrow =
         MicroModel { d: 192, n_heads: 4, n_kv_heads: 4, head_dim: 24, ffn: 96, ..MicroModel::qwen3(QuantType::F16) };
     compare_micro("192 wide, 4 heads of 24", &narrow, 9);
+}
+
+#[test]
+fn caches_of_q8_0() {
+    if !common::has_adapter() {
+        return;
+    }
+    for kind in [QuantType::F32, QuantType::Q4_0, QuantType::Q6_K] {
+        compare_caches(&format!("llama {kind:?}"), &MicroModel::llama(kind), 70, KvType::Q8_0);
+    }
+    let windowed = MicroModel { window: 64, ..MicroModel::gemma3(QuantType::Q4_K) };
+    compare_caches("gemma3", &windowed, 135, KvType::Q8_0);
+    compare_caches("qwen3", &MicroModel::qwen3(QuantType::Q8_0), 70, KvType::Q8_0);
+    // Three blocks a head; six query heads a key head.
+    let odd = MicroModel { n_heads: 6, n_kv_heads: 1, head_dim: 96, ..MicroModel::llama(QuantType::Q4_1) };
+    compare_caches("heads of 96", &odd, 66, KvType::Q8_0);
 }
 
 /// Settings that adjust and filter, penalties above all: a step must see what the steps before it in its burst drew.

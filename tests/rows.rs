@@ -2,20 +2,15 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use blueshift::cpu::backend::{CpuBackend, CpuWeights};
 use blueshift::engine::backend::{Backend, Burst, Capacity, Drawn, Execution, First, Row, RowEnd};
 use blueshift::error::Error;
-use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
 use blueshift::micro::MicroModel;
-use blueshift::model::Model;
-use blueshift::model::load::{CancelToken, load_weights};
-use blueshift::plan::PAGE;
+use blueshift::plan::{KvType, PAGE};
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
-use common::some_ids;
+use common::{load_micro, some_ids};
 use pollster::block_on;
 
 const N_CTX: usize = 256;
@@ -49,24 +44,16 @@ fn asks() -> Vec<Ask> {
     lengths.iter().enumerate().map(ask).collect()
 }
 
-fn model(micro: &[u8]) -> (gguf::GgufFile, Model) {
-    let file = block_on(gguf::open(Source::memory("micro", micro.to_vec()))).unwrap();
-    let model = block_on(Model::open(&file)).unwrap();
-    (file, model)
-}
-
-fn on_cpu(micro: &[u8], capacity: Capacity) -> CpuBackend {
-    let (file, model) = model(micro);
+fn on_cpu(micro: &[u8], kv: KvType, capacity: Capacity) -> CpuBackend {
     let mut weights = CpuWeights::default();
-    block_on(load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default())).unwrap();
-    CpuBackend::new(Arc::new(model.plan), weights, capacity).unwrap()
+    let plan = load_micro(micro, kv, &mut weights);
+    CpuBackend::new(plan, weights, capacity).unwrap()
 }
 
-fn on_gpu(gpu: &Gpu, micro: &[u8], capacity: Capacity) -> GpuBackend {
-    let (file, model) = model(micro);
+fn on_gpu(gpu: &Gpu, micro: &[u8], kv: KvType, capacity: Capacity) -> GpuBackend {
     let mut weights = GpuWeights::new(gpu);
-    block_on(load_weights(&file, &model.weights, &mut weights, &mut |_| {}, &CancelToken::default())).unwrap();
-    block_on(GpuBackend::new(gpu, Arc::new(model.plan), weights, capacity)).unwrap()
+    let plan = load_micro(micro, kv, &mut weights);
+    block_on(GpuBackend::new(gpu, plan, weights, capacity)).unwrap()
 }
 
 async fn prefill(backend: &mut impl Backend, slot: usize, prompt: &[u32], chunk: usize) {
@@ -123,15 +110,17 @@ async fn together(backend: &mut impl Backend, asks: &[Ask], slots: &[usize], bur
     answers
 }
 
-fn micros() -> Vec<(&'static str, Vec<u8>)> {
+fn micros() -> Vec<(&'static str, Vec<u8>, KvType)> {
     vec![
-        ("llama", MicroModel::llama(QuantType::Q4_0).bytes()),
-        ("llama, f16", MicroModel::llama(QuantType::F16).bytes()),
-        ("gemma3", MicroModel::gemma3(QuantType::Q8_0).bytes()),
-        ("qwen3", MicroModel::qwen3(QuantType::Q4_K).bytes()),
-        ("qwen35", MicroModel::qwen35(QuantType::Q4_1).bytes()),
-        ("qwen3moe", MicroModel::qwen3moe(QuantType::Q5_1).bytes()),
-        ("qwen3moe, f32", MicroModel::qwen3moe(QuantType::F32).bytes()),
+        ("llama", MicroModel::llama(QuantType::Q4_0).bytes(), KvType::F16),
+        ("llama, f16", MicroModel::llama(QuantType::F16).bytes(), KvType::F16),
+        ("gemma3", MicroModel::gemma3(QuantType::Q8_0).bytes(), KvType::F16),
+        ("qwen3", MicroModel::qwen3(QuantType::Q4_K).bytes(), KvType::F16),
+        ("qwen35", MicroModel::qwen35(QuantType::Q4_1).bytes(), KvType::F16),
+        ("qwen3moe", MicroModel::qwen3moe(QuantType::Q5_1).bytes(), KvType::F16),
+        ("qwen3moe, f32", MicroModel::qwen3moe(QuantType::F32).bytes(), KvType::F16),
+        ("gemma3, cache of q8_0", MicroModel::gemma3(QuantType::Q8_0).bytes(), KvType::Q8_0),
+        ("qwen35, cache of q8_0", MicroModel::qwen35(QuantType::Q4_1).bytes(), KvType::Q8_0),
     ]
 }
 
@@ -165,8 +154,8 @@ async fn check<B: Backend>(name: &str, mut solo: B, mut many: B) {
 
 #[test]
 fn rows_are_their_sequences_alone_on_the_cpu() {
-    for (name, micro) in micros() {
-        block_on(check(name, on_cpu(&micro, N_CTX.into()), on_cpu(&micro, room(9, 10))));
+    for (name, micro, kv) in micros() {
+        block_on(check(name, on_cpu(&micro, kv, N_CTX.into()), on_cpu(&micro, kv, room(9, 10))));
     }
 }
 
@@ -176,8 +165,8 @@ fn rows_are_their_sequences_alone_on_the_gpu() {
         return;
     }
     let gpu = block_on(Gpu::open(None)).unwrap();
-    for (name, micro) in micros() {
-        block_on(check(name, on_gpu(&gpu, &micro, N_CTX.into()), on_gpu(&gpu, &micro, room(9, 10))));
+    for (name, micro, kv) in micros() {
+        block_on(check(name, on_gpu(&gpu, &micro, kv, N_CTX.into()), on_gpu(&gpu, &micro, kv, room(9, 10))));
     }
 }
 
@@ -252,14 +241,17 @@ async fn ends(backend: &mut impl Backend) {
 #[test]
 fn ended_rows_split_steps_and_pages() {
     let micro = MicroModel::llama(QuantType::Q8_0).bytes();
-    let mut cpu = on_cpu(&micro, room(3, 3));
-    block_on(ends(&mut cpu));
-    if common::has_adapter() {
-        let gpu = block_on(Gpu::open(None)).unwrap();
-        let mut device = on_gpu(&gpu, &micro, room(3, 3));
-        block_on(ends(&mut device));
-        for page in [1, 2, 3, 8, 10] {
-            assert!(block_on(cpu.read_page(page)).unwrap() == block_on(device.read_page(page)).unwrap(), "page {page}");
+    for kv in KvType::ALL {
+        let mut cpu = on_cpu(&micro, kv, room(3, 3));
+        block_on(ends(&mut cpu));
+        if common::has_adapter() {
+            let gpu = block_on(Gpu::open(None)).unwrap();
+            let mut device = on_gpu(&gpu, &micro, kv, room(3, 3));
+            block_on(ends(&mut device));
+            for page in [1, 2, 3, 8, 10] {
+                let pages = [block_on(cpu.read_page(page)).unwrap(), block_on(device.read_page(page)).unwrap()];
+                assert!(pages[0] == pages[1], "page {page}, {kv:?}");
+            }
         }
     }
 }
@@ -311,9 +303,12 @@ async fn snapshots(backend: &mut impl Backend) -> Vec<u8> {
 #[test]
 fn recurrent_states_are_saved_and_loaded() {
     let micro = MicroModel::qwen35(QuantType::Q5_0).bytes();
-    let saved = block_on(snapshots(&mut on_cpu(&micro, room(2, 2))));
+    let saved = block_on(snapshots(&mut on_cpu(&micro, KvType::F16, room(2, 2))));
     if common::has_adapter() {
         let gpu = block_on(Gpu::open(None)).unwrap();
-        assert!(block_on(snapshots(&mut on_gpu(&gpu, &micro, room(2, 2)))) == saved, "the device's state differs");
+        assert!(
+            block_on(snapshots(&mut on_gpu(&gpu, &micro, KvType::F16, room(2, 2)))) == saved,
+            "the device's state differs"
+        );
     }
 }

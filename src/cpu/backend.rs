@@ -629,10 +629,8 @@ impl Backend for CpuBackend {
     async fn read_page(&mut self, page: u32) -> Result<Vec<u8>> {
         check_page(page, self.capacity)?;
         let mut bytes = Vec::new();
-        for layer in &mut self.machine.cache {
-            let (keys, values) = layer.whole_page(page as usize);
-            bytes.extend_from_slice(bytemuck::cast_slice(keys));
-            bytes.extend_from_slice(bytemuck::cast_slice(values));
+        for layer in &self.machine.cache {
+            bytes.extend(layer.page_bytes(page as usize));
         }
         Ok(bytes)
     }
@@ -641,13 +639,10 @@ impl Backend for CpuBackend {
         check_page(page, self.capacity)?;
         check_page_bytes(&self.machine.plan, bytes)?;
         let mut rest = bytes;
-        for layer in &mut self.machine.cache {
-            let (keys, values) = layer.whole_page(page as usize);
-            for out in [keys, values] {
-                let (here, after) = rest.split_at(size_of_val(out));
-                bytemuck::cast_slice_mut::<u16, u8>(out).copy_from_slice(here);
-                rest = after;
-            }
+        for (layer, shape) in self.machine.cache.iter_mut().zip(&self.machine.plan.layers) {
+            let (here, after) = rest.split_at(2 * shape.page_bytes());
+            layer.write_page(page as usize, here);
+            rest = after;
         }
         Ok(())
     }

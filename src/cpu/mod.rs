@@ -11,6 +11,7 @@ pub mod gated_activation;
 pub mod gated_add;
 pub mod gated_norm;
 pub mod kv;
+mod kv_q8_0;
 pub mod matmul;
 pub mod matrix;
 pub mod pool;

@@ -2,7 +2,7 @@
 
 use super::kv::LayerCache;
 use super::rms_norm::rms_norm;
-use crate::numerics::{guard, round_sig, to_f16};
+use crate::numerics::{guard, round_sig};
 use crate::plan::{Heads, PAGE, RopeKind};
 
 /// What does not depend on the row.
@@ -40,17 +40,9 @@ impl RopeAppend<'_> {
                 *q = round_sig(*q * self.q_scale, 11);
             }
         }
-        let page = page as usize;
-        cache.reserve(page);
         for (head, (key, value)) in keys.chunks_exact_mut(head_dim).zip(values.chunks_exact(head_dim)).enumerate() {
             self.norm_rotate(key, self.k_norm, angles);
-            let (k_out, v_out) = cache.entry(head, page, position % PAGE);
-            for (out, k) in k_out.iter_mut().zip(key) {
-                *out = to_f16(*k);
-            }
-            for (out, v) in v_out.iter_mut().zip(value) {
-                *out = to_f16(*v);
-            }
+            cache.store(head, page as usize, position % PAGE, key, value);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::gpu::{Gpu, GpuBackend, GpuWeights};
 use crate::model::Model;
 use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::Role;
-use crate::plan::Plan;
+use crate::plan::{KvType, Plan};
 use crate::tokenizer::Tokenizer;
 
 /// Where to compute.
@@ -40,6 +40,8 @@ pub struct LoadOptions {
     pub backend: BackendChoice,
     /// Tokens the cache holds; by default what the model was trained on, at most 4,096.
     pub n_ctx: Option<usize>,
+    /// What keys and values are stored as.
+    pub kv: KvType,
     /// Picks the adapter whose name contains this text.
     pub adapter: Option<String>,
     /// A device that is open already: it is used, whatever `adapter` says, where the backend may be a GPU.
@@ -67,7 +69,8 @@ impl Engine {
     /// Loads a model from a file that is open already.
     pub async fn load_file(file: GgufFile, mut options: LoadOptions) -> Result<Engine> {
         options.policy.check()?;
-        let model = Model::open(&file).await?;
+        let mut model = Model::open(&file).await?;
+        model.plan = model.plan.with_kv(options.kv)?;
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
         let template = ChatTemplate::from_metadata(&file.header.metadata).map_err(|error| error.to_string());
         let n_ctx = context_size(&model, options.n_ctx)?;
@@ -176,7 +179,11 @@ async fn tested_gpu(options: &LoadOptions, model: &Model) -> Result<(Gpu, bool)>
     };
     let matrices = model.weights.iter().filter(|(_, desc)| desc.role == Role::Matrix);
     let kinds: Vec<_> = matrices.map(|(_, desc)| desc.kind).collect();
-    let covered = Covered { experts: model.config.experts.is_some(), recurrent: !model.plan.recurrent.is_empty() };
+    let covered = Covered {
+        experts: model.config.experts.is_some(),
+        recurrent: !model.plan.recurrent.is_empty(),
+        q8_0_cache: options.kv == KvType::Q8_0,
+    };
     let exact = selftest::run(&gpu, &kinds, covered).await?.exact;
     Ok((gpu, exact))
 }

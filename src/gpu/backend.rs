@@ -9,6 +9,7 @@ use bytemuck::Zeroable;
 use super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::device::Gpu;
 use super::floor;
+use super::kv::{SIDES, to_device, to_host};
 use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::params::{RowEntry, RowsHeader, State, UNGUARDED, state_at};
 use super::pipelines::{PREFILL_TILE, TILES};
@@ -26,7 +27,7 @@ use crate::engine::backend::{
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
-use crate::plan::{KvShape, PAGE, Plan};
+use crate::plan::Plan;
 use crate::sample::Sampling;
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
@@ -130,7 +131,7 @@ impl GpuBackend {
         let prefill = prefill_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let row_bytes = (plan.n_vocab as u64 * 4).max(decode.embedding.row_bytes());
         let row_staging = allocator.buffer("row staging", row_bytes, STAGING);
-        let page_bytes = plan.layers.iter().map(|layer| layer.page_len() as u64 * 2).max().unwrap_or(0);
+        let page_bytes = plan.layers.iter().map(|layer| layer.page_bytes() as u64).max().unwrap_or(0);
         let page_scratch = allocator.buffer("page scratch", page_bytes, STORAGE);
         allocator.finish().await?;
         gpu.check()?;
@@ -344,7 +345,7 @@ impl Backend for GpuBackend {
         check_page(to, self.sequence.capacity)?;
         let mut commands = self.commands();
         for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
-            let bytes = shape.page_len() as u64 * 2;
+            let bytes = shape.page_bytes() as u64;
             for buffer in [keys, values] {
                 commands.copy(buffer, u64::from(from) * bytes, &self.page_scratch, bytes);
                 commands.copy_to(&self.page_scratch, 0, buffer, u64::from(to) * bytes, bytes);
@@ -357,12 +358,8 @@ impl Backend for GpuBackend {
     async fn read_page(&mut self, page: u32) -> Result<Vec<u8>> {
         check_page(page, self.sequence.capacity)?;
         let mut bytes = Vec::new();
-        for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
-            let n = shape.page_len() / 2;
-            let keys = read_words(&self.gpu, Readback::Page, keys, page as usize * n, n).await?;
-            let values = read_words(&self.gpu, Readback::Page, values, page as usize * n, n).await?;
-            bytes.extend_from_slice(bytemuck::cast_slice(&keys_by_position(*shape, bytemuck::cast_slice(&keys))));
-            bytes.extend_from_slice(bytemuck::cast_slice(&values));
+        for layer in 0..self.plan.layers.len() {
+            bytes.extend(self.layer_page(Readback::Page, layer, page).await?);
         }
         Ok(bytes)
     }
@@ -372,13 +369,12 @@ impl Backend for GpuBackend {
         check_page_bytes(&self.plan, bytes)?;
         let mut rest = bytes;
         for (shape, (keys, values)) in self.plan.layers.iter().zip(&self.sequence.cache) {
-            let n = shape.page_len() * 2;
-            let ((key_bytes, value_bytes), after) = (rest[..2 * n].split_at(n), &rest[2 * n..]);
-            let at = u64::from(page) * n as u64;
-            let by_group = keys_by_group(*shape, &bytemuck::pod_collect_to_vec::<u8, u16>(key_bytes));
-            write(&self.gpu, keys, at, bytemuck::cast_slice(&by_group));
-            write(&self.gpu, values, at, value_bytes);
-            rest = after;
+            let n = shape.page_bytes();
+            for (side, buffer) in SIDES.into_iter().zip([keys, values]) {
+                let (here, after) = rest.split_at(n);
+                write(&self.gpu, buffer, u64::from(page) * n as u64, &to_device(*shape, side, here));
+                rest = after;
+            }
         }
         Ok(())
     }
@@ -507,32 +503,22 @@ impl Backend for GpuBackend {
     }
 }
 
-/// Keys of a page as the device has them, `[n_kv_heads, head_dim / 8, PAGE, 8]`, by position: `[n_kv_heads, PAGE, head_dim]`.
-pub(super) fn keys_by_position(shape: KvShape, keys: &[u16]) -> Vec<u16> {
-    let mut out = vec![0; keys.len()];
-    for (at, value) in keys.iter().enumerate() {
-        out[by_position(shape, at)] = *value;
-    }
-    out
-}
-
-/// The opposite of [`keys_by_position`].
-fn keys_by_group(shape: KvShape, keys: &[u16]) -> Vec<u16> {
-    (0..keys.len()).map(|at| keys[by_position(shape, at)]).collect()
-}
-
-/// Where the device's value `at` of a page stands by position.
-fn by_position(shape: KvShape, at: usize) -> usize {
-    let (group, slot, lane) = (at / (PAGE * 8), at / 8 % PAGE, at % 8);
-    let groups = shape.head_dim / 8;
-    let (head, dim) = (group / groups, group % groups * 8 + lane);
-    (head * PAGE + slot) * shape.head_dim + dim
-}
-
 impl GpuBackend {
     /// Measures the device at its best: bytes a second of streaming reads, seconds of an empty dependent dispatch.
     pub async fn measure_floor(&self) -> Result<(f64, f64)> {
         floor::measure(&self.gpu).await
+    }
+
+    /// The bytes of a layer's keys and then of its values in one page, as [`KvShape`](crate::plan::KvShape) says.
+    async fn layer_page(&self, purpose: Readback, layer: usize, page: u32) -> Result<Vec<u8>> {
+        let (shape, (keys, values)) = (self.plan.layers[layer], &self.sequence.cache[layer]);
+        let n = shape.page_bytes() / 4;
+        let mut bytes = Vec::new();
+        for (side, buffer) in SIDES.into_iter().zip([keys, values]) {
+            let words = read_words(&self.gpu, purpose, buffer, page as usize * n, n).await?;
+            bytes.extend(to_host(shape, side, bytemuck::cast_slice(&words)));
+        }
+        Ok(bytes)
     }
 
     /// Bytes of one row of the hidden state.

@@ -12,6 +12,7 @@ mod calibration;
 pub mod cases;
 mod device;
 mod floor;
+mod kv;
 mod ops;
 mod params;
 mod pipelines;

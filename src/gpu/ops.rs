@@ -450,7 +450,7 @@ impl<'a> Lowering<'a> {
             (8, values.clone()),
         ];
         let grid = Grid::Rows { x: (heads.n_heads + 2 * heads.n_kv_heads) as u32 };
-        self.push(Kernel::RopeAppend, params, bindings, grid);
+        self.push(Kernel::RopeAppend(self.plan.layers[layer].kv), params, bindings, grid);
         Ok(())
     }
 
@@ -482,7 +482,7 @@ impl<'a> Lowering<'a> {
             (6, self.space.partials.clone()),
         ];
         let grid = Grid::Units { y: (heads.n_kv_heads * head_groups) as u32, window, chunks_per_unit };
-        self.push(Kernel::Attention, params, bindings, grid);
+        self.push(Kernel::Attention(self.plan.layers[layer].kv), params, bindings, grid);
 
         let out = self.buffer(out);
         let (segments, segment_len) = out.segments();

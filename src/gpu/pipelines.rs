@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::device::Gpu;
 use crate::error::{Error, Result};
+use crate::plan::KvType;
 use crate::quant::QuantType;
 
 /// Rows of x a matmul workgroup computes: a chunk of a prompt the most, decoding as few as hold all rows.
@@ -100,8 +101,8 @@ pub(crate) enum Kernel {
     Embed(QuantType),
     RmsNorm(Output),
     MatMul { kind: QuantType, tile: u32, form: MatMulForm },
-    RopeAppend,
-    Attention,
+    RopeAppend(KvType),
+    Attention(KvType),
     AttentionMerge(Output),
     GatedActivation(Output),
     DeltaPrepare,
@@ -143,6 +144,7 @@ const MATMUL_PARAMS: &str = include_str!("../../shaders/shared/matmul_params.wgs
 const EXPERT_MATMUL_PARAMS: &str = include_str!("../../shaders/shared/expert_matmul_params.wgsl");
 const ROUTE: &str = include_str!("../../shaders/route.wgsl");
 const COMBINE_EXPERTS: &str = include_str!("../../shaders/combine_experts.wgsl");
+const KV_Q8_0: &str = include_str!("../../shaders/shared/kv_q8_0.wgsl");
 const ROPE_APPEND: &str = include_str!("../../shaders/rope_append.wgsl");
 const ATTENTION: &str = include_str!("../../shaders/attention.wgsl");
 const ATTENTION_MERGE: &str = include_str!("../../shaders/attention_merge.wgsl");
@@ -176,6 +178,22 @@ fn decoder(kind: QuantType) -> &'static str {
     }
 }
 
+/// What stores keys and values of a type.
+fn kv_store(kv: KvType) -> &'static [&'static str] {
+    match kv {
+        KvType::F16 => &[include_str!("../../shaders/shared/kv_store_f16.wgsl")],
+        KvType::Q8_0 => &[KV_Q8_0, include_str!("../../shaders/shared/kv_store_q8_0.wgsl")],
+    }
+}
+
+/// What reads them.
+fn kv_load(kv: KvType) -> &'static [&'static str] {
+    match kv {
+        KvType::F16 => &[include_str!("../../shaders/shared/kv_load_f16.wgsl")],
+        KvType::Q8_0 => &[KV_Q8_0, include_str!("../../shaders/shared/kv_load_q8_0.wgsl")],
+    }
+}
+
 /// What reads the weights of a format.
 fn weights(kind: QuantType) -> String {
     let blocks = if kind.is_quantised() { BLOCKS } else { "" };
@@ -185,7 +203,8 @@ fn weights(kind: QuantType) -> String {
 impl Kernel {
     /// Every variant.
     pub(crate) fn all() -> Vec<Kernel> {
-        let mut all = vec![Kernel::RopeAppend, Kernel::Attention, Kernel::Sample, Kernel::SampleFinish];
+        let mut all = vec![Kernel::Sample, Kernel::SampleFinish];
+        all.extend(KvType::ALL.into_iter().flat_map(|kv| [Kernel::RopeAppend(kv), Kernel::Attention(kv)]));
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
         all.extend([Kernel::StreamRead, Kernel::Empty, Kernel::Route, Kernel::CombineExperts, Kernel::GatedAdd]);
         all.push(Kernel::DeltaPrepare);
@@ -213,8 +232,8 @@ impl Kernel {
             Kernel::Embed(_) => "embed",
             Kernel::RmsNorm(_) => "rms_norm",
             Kernel::MatMul { .. } => "matmul",
-            Kernel::RopeAppend => "rope_append",
-            Kernel::Attention => "attention",
+            Kernel::RopeAppend(_) => "rope_append",
+            Kernel::Attention(_) => "attention",
             Kernel::AttentionMerge(_) => "attention_merge",
             Kernel::GatedActivation(_) => "gated_activation",
             Kernel::DeltaPrepare => "delta_prepare",
@@ -246,6 +265,7 @@ impl Kernel {
             | Kernel::AttentionMerge(output)
             | Kernel::GatedActivation(output)
             | Kernel::GatedNorm(output) => format!("{stem}_{}", output.name()),
+            Kernel::RopeAppend(kv) | Kernel::Attention(kv) => format!("{stem}_{}", kv.name()),
             _ => stem.into(),
         }
     }
@@ -267,8 +287,12 @@ impl Kernel {
             Kernel::Route => [EXACT, STATE, RUNNING, ORDER, ROUTE].concat(),
             Kernel::CombineExperts => [EXACT, STATE, RUNNING, COMBINE_EXPERTS].concat(),
             Kernel::GatedAdd => [EXACT, STATE, RUNNING, GATED_ADD].concat(),
-            Kernel::RopeAppend => [EXACT, TREE256, STATE, RUNNING, POSITION, ROPE_APPEND].concat(),
-            Kernel::Attention => [EXACT, STATE, RUNNING, POSITION, CHUNKS, ATTENTION].concat(),
+            Kernel::RopeAppend(kv) => {
+                [&[EXACT, TREE256, STATE, RUNNING, POSITION][..], kv_store(kv), &[ROPE_APPEND]].concat().concat()
+            }
+            Kernel::Attention(kv) => {
+                [&[EXACT, STATE, RUNNING, POSITION, CHUNKS][..], kv_load(kv), &[ATTENTION]].concat().concat()
+            }
             Kernel::AttentionMerge(output) => {
                 [EXACT, STATE, RUNNING, POSITION, CHUNKS, output.source(), ATTENTION_MERGE].concat()
             }

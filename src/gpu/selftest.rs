@@ -13,6 +13,7 @@ use crate::gguf::{self, Source};
 use crate::micro::{DeltaNet, MicroModel};
 use crate::model::Model;
 use crate::model::load::{CancelToken, load_weights};
+use crate::plan::KvType;
 use crate::quant::QuantType;
 use crate::sample::Sampling;
 
@@ -75,12 +76,17 @@ pub struct Covered {
     pub experts: bool,
     /// Those of recurrent layers.
     pub recurrent: bool,
+    /// Those on a cache of q8_0.
+    pub q8_0_cache: bool,
 }
 
 impl Covered {
     /// Every operation.
-    pub const ALL: Covered = Covered { experts: true, recurrent: true };
+    pub const ALL: Covered = Covered { experts: true, recurrent: true, q8_0_cache: true };
 }
+
+/// The same of the first models with a cache of q8_0.
+const KNOWN_Q8_0_CACHE: (QuantType, u64) = (QuantType::Q8_0, 0x8339_d4ff_bb97_6a88);
 
 /// What the test found.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,11 +109,13 @@ pub async fn run(gpu: &Gpu, kinds: &[QuantType], covered: Covered) -> Result<Rep
     let with_experts = KNOWN_EXPERTS.iter().filter(|_| covered.experts).map(|known| (known, WITH_EXPERTS));
     let recurrent = KNOWN_RECURRENT.iter().filter(|_| covered.recurrent).map(|known| (known, RECURRENT));
     let tests = KNOWN.iter().map(|known| (known, DENSE)).chain(with_experts).chain(recurrent);
-    for (&(kind, known), micros) in tests.filter(|((kind, _), _)| kinds.contains(kind)) {
-        let found = on_gpu(gpu, kind, micros).await?;
+    let tests = tests.filter(|((kind, _), _)| kinds.contains(kind)).map(|(known, micros)| (known, micros, KvType::F16));
+    let with_q8_0 = covered.q8_0_cache.then_some((&KNOWN_Q8_0_CACHE, DENSE, KvType::Q8_0));
+    for (&(kind, known), micros, kv) in tests.chain(with_q8_0) {
+        let found = on_gpu(gpu, kind, micros, kv).await?;
         if found.hash() != known {
             exact = false;
-            let error = found.error_against(&on_cpu(kind, micros).await?);
+            let error = found.error_against(&on_cpu(kind, micros, kv).await?);
             if error.is_nan() || error >= MAX_ERROR {
                 return Err(wrong(gpu, kind, error).await);
             }
@@ -261,22 +269,22 @@ async fn ask(backend: &mut impl Backend, answer: &mut Answer) -> Result<()> {
     Ok(())
 }
 
-async fn on_gpu(gpu: &Gpu, kind: QuantType, micros: Micros) -> Result<Answer> {
+async fn on_gpu(gpu: &Gpu, kind: QuantType, micros: Micros, kv: KvType) -> Result<Answer> {
     let mut answer = Answer::default();
     for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = GpuWeights::new(gpu);
         let model = load(micro, &mut weights).await?;
-        ask(&mut GpuBackend::new(gpu, Arc::new(model.plan), weights, N_CTX).await?, &mut answer).await?;
+        ask(&mut GpuBackend::new(gpu, Arc::new(model.plan.with_kv(kv)?), weights, N_CTX).await?, &mut answer).await?;
     }
     Ok(answer)
 }
 
-async fn on_cpu(kind: QuantType, micros: Micros) -> Result<Answer> {
+async fn on_cpu(kind: QuantType, micros: Micros, kv: KvType) -> Result<Answer> {
     let mut answer = Answer::default();
     for micro in micros.iter().map(|micro| micro(kind)) {
         let mut weights = CpuWeights::default();
         let model = load(micro, &mut weights).await?;
-        ask(&mut CpuBackend::with_threads(Arc::new(model.plan), weights, N_CTX, 1)?, &mut answer).await?;
+        ask(&mut CpuBackend::with_threads(Arc::new(model.plan.with_kv(kv)?), weights, N_CTX, 1)?, &mut answer).await?;
     }
     Ok(answer)
 }
@@ -287,11 +295,14 @@ mod tests {
 
     #[test]
     fn known_answers_are_the_cpu_backends() {
+        let hash = |kind, micros, kv| pollster::block_on(on_cpu(kind, micros, kv)).unwrap().hash();
         for (known, micros) in [(KNOWN, DENSE), (KNOWN_EXPERTS, WITH_EXPERTS), (KNOWN_RECURRENT, RECURRENT)] {
-            let found = known.map(|(kind, _)| (kind, pollster::block_on(on_cpu(kind, micros)).unwrap().hash()));
+            let found = known.map(|(kind, _)| (kind, hash(kind, micros, KvType::F16)));
             let shown = found.map(|(kind, hash)| format!("(QuantType::{kind:?}, {hash:#018x})")).join(",\n    ");
             assert_eq!(found, known, "the contract's answers are\n    {shown}");
         }
+        let found = hash(KNOWN_Q8_0_CACHE.0, DENSE, KvType::Q8_0);
+        assert_eq!(found, KNOWN_Q8_0_CACHE.1, "the contract's answer is {found:#018x}");
     }
 
     #[test]

@@ -58,9 +58,9 @@ impl Sequence {
         let Capacity { n_ctx, slots, pages, .. } = capacity;
         let mut cache = Vec::new();
         for shape in &plan.layers {
-            let bytes = pages as u64 * shape.page_len() as u64 * 2;
+            let bytes = pages as u64 * shape.page_bytes() as u64;
             if bytes > gpu.max_binding() {
-                let limit = (gpu.max_binding() as usize / (shape.page_len() * 2)) * PAGE;
+                let limit = (gpu.max_binding() as usize / shape.page_bytes()) * PAGE;
                 return Err(Error::ContextFull { needed: pages * PAGE, limit });
             }
             cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));

@@ -4,7 +4,7 @@ use super::heads::{DeltaHeads, Heads};
 use super::label::notes;
 use super::memory::assign_buffers;
 use super::op::{Activation, BufferId, Op, RopeKind, Shape, WeightId};
-use super::{KvShape, Plan, RopeTable};
+use super::{KvShape, KvType, Plan, RopeTable};
 use crate::model::weights::{WeightDesc, Weights};
 
 /// An activation in the forms its readers need: quantised for quantised weights, f32 for float weights.
@@ -170,7 +170,8 @@ impl<'a> PlanBuilder<'a> {
     pub fn attention(&mut self, qkv: BufferId, heads: Heads, prep: QkPrep, readers: &[WeightId]) -> Operand {
         let layer = self.layers.len();
         self.written = self.layer_starts.len();
-        self.layers.push(KvShape { n_kv_heads: heads.n_kv_heads, head_dim: heads.head_dim });
+        let Heads { n_kv_heads, head_dim, .. } = heads;
+        self.layers.push(KvShape { n_kv_heads, head_dim, kv: KvType::F16 });
         self.ops.push(Op::RopeAppend {
             qkv,
             q_norm: prep.q_norm,

@@ -2,12 +2,14 @@
 
 pub mod builder;
 mod heads;
+mod kv;
 mod label;
 mod memory;
 pub mod op;
 
 pub use builder::PlanBuilder;
 pub use heads::{DeltaHeads, HeadOrder, Heads};
+pub use kv::{KV_BLOCK, KvShape, KvType};
 pub use label::{Tag, WeightNote};
 pub use op::{Activation, BufferId, Op, RopeKind, Shape, WeightId};
 
@@ -39,22 +41,6 @@ impl RopeTable {
             }
         }
         out
-    }
-}
-
-/// A layer's cache geometry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KvShape {
-    /// Key/value heads.
-    pub n_kv_heads: usize,
-    /// Values a head.
-    pub head_dim: usize,
-}
-
-impl KvShape {
-    /// f16 values of one page, of keys or of values.
-    pub fn page_len(&self) -> usize {
-        self.n_kv_heads * self.head_dim * PAGE
     }
 }
 
@@ -115,7 +101,7 @@ impl Plan {
 
     /// Bytes of one page's keys and values of every layer.
     pub fn page_bytes(&self) -> usize {
-        self.layers.iter().map(|layer| 2 * 2 * layer.page_len()).sum()
+        self.layers.iter().map(|layer| 2 * layer.page_bytes()).sum()
     }
 
     /// Bytes of one sequence's recurrent states: every layer's states and ring.

@@ -119,7 +119,7 @@ pub enum Op {
         accumulate: bool,
     },
     /// Norms (where weights are given) and rotates the query and key heads of `qkv`; writes the query back into `qkv`, scaled and
-    /// rounded to 11 bits for attention, and appends key and value to the cache as f16.
+    /// rounded to 11 bits for attention, and appends key and value to the cache, stored as the layer's `KvShape` says.
     RopeAppend {
         /// `[rows, row width]`: q, k, v, each head of q followed by its gate where heads are gated; q is replaced.
         qkv: BufferId,

@@ -5,11 +5,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use blueshift::engine::backend::WeightSink;
 use blueshift::engine::{BackendChoice, Engine, Finish, GenerateOptions, LoadOptions};
 use blueshift::gguf::{self, Source};
 use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, load_weights};
+use blueshift::plan::{KvType, Plan};
 
 /// Says on the terminal, past the test runner's capture, that something is not tested here; under CI that is a failure.
 pub(crate) fn ignored(reason: &str) {
@@ -93,6 +95,17 @@ pub(crate) fn with_tensor_of(name: &str, value: f32, mut bytes: Vec<u8>) -> Vec<
         four.copy_from_slice(&value.to_le_bytes());
     }
     bytes
+}
+
+/// Loads a micro model's weights into `sink`; its plan with a cache of type `kv`.
+pub(crate) fn load_micro(bytes: &[u8], kv: KvType, sink: &mut impl WeightSink) -> Arc<Plan> {
+    pollster::block_on(async {
+        let file = gguf::open(Source::memory("micro", bytes.to_vec())).await.expect("the micro model is valid");
+        let model = Model::open(&file).await.expect("the micro model is valid");
+        let loaded = load_weights(&file, &model.weights, sink, &mut |_| {}, &CancelToken::default()).await;
+        loaded.expect("the weights load");
+        Arc::new(model.plan.with_kv(kv).expect("heads of whole blocks"))
+    })
 }
 
 /// A micro model on a device that is open already, with a cache of `n_ctx` positions.

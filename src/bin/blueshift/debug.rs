@@ -6,7 +6,7 @@ use blueshift::engine::debug::{DebugOptions, DebugPrompt, find_difference};
 use blueshift::gpu::Gpu;
 use clap::Args as ClapArgs;
 
-use crate::open::{open_file, shown_progress};
+use crate::open::{KvArg, open_file, shown_progress};
 use crate::run::print_now;
 
 #[derive(ClapArgs)]
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Tokens the context holds.
     #[arg(long)]
     ctx: Option<usize>,
+    /// What keys and values are stored as.
+    #[arg(long, value_enum, default_value = "f16")]
+    kv: KvArg,
     /// The first position compared operation by operation; those before it run as a whole. Past the prompt, tokens are decoded up to it.
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: usize,
@@ -43,7 +46,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         DebugPrompt::Chat(vec![Message::new("user", args.prompt)])
     };
     let (bar, progress) = shown_progress();
-    let options = DebugOptions { n_ctx: args.ctx, from: args.from, progress: Some(progress) };
+    let options = DebugOptions { n_ctx: args.ctx, kv: args.kv.into(), from: args.from, progress: Some(progress) };
     let report = pollster::block_on(find_difference(&file, &gpu, prompt, options));
     bar.finish_and_clear();
     let report = report?;

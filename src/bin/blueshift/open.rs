@@ -7,6 +7,7 @@ use blueshift::engine::{BackendChoice, Engine, LoadOptions};
 use blueshift::gguf::{self, GgufFile, Source};
 use blueshift::gpu::Gpu;
 use blueshift::model::load::{Progress, ProgressFn};
+use blueshift::plan::KvType;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -16,6 +17,23 @@ pub(crate) enum BackendArg {
     Auto,
     Cpu,
     Wgpu,
+}
+
+/// What keys and values are stored as.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum KvArg {
+    F16,
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+impl From<KvArg> for KvType {
+    fn from(kv: KvArg) -> Self {
+        match kv {
+            KvArg::F16 => KvType::F16,
+            KvArg::Q8_0 => KvType::Q8_0,
+        }
+    }
 }
 
 /// Options of every command that computes.
@@ -32,6 +50,9 @@ pub(crate) struct ModelArgs {
     /// Tokens the context holds.
     #[arg(long)]
     pub(crate) ctx: Option<usize>,
+    /// What keys and values are stored as; q8_0 takes about half of f16's room.
+    #[arg(long, value_enum, default_value = "f16")]
+    pub(crate) kv: KvArg,
 }
 
 /// A source for a path or a URL.
@@ -64,6 +85,7 @@ pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>) -> Result<Engine> {
             BackendArg::Wgpu => BackendChoice::Wgpu,
         },
         n_ctx: args.ctx,
+        kv: args.kv.into(),
         adapter: args.adapter.clone(),
         gpu,
         progress: Some(progress),

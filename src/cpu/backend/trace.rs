@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Buffer, Buffers, CpuBackend, Place, Rows};
 use crate::cpu::attention::{Visible, unit_partials};
-use crate::plan::{BufferId, Heads, List, Op, PAGE};
+use crate::plan::{BufferId, Heads, List, Op};
 
 impl CpuBackend {
     /// Whether a list works on the buffers of the single row.
@@ -57,21 +57,10 @@ impl CpuBackend {
         }
     }
 
-    /// f16 bits of the keys and of the values at `positions`, `[positions, n_kv_heads, head_dim]` each.
-    pub(crate) fn trace_cache(&self, layer: usize, positions: Range<usize>) -> [Vec<u32>; 2] {
-        let shape = self.machine.plan.layers[layer];
-        let mut found = [Vec::new(), Vec::new()];
-        for position in positions {
-            for head in 0..shape.n_kv_heads {
-                let page = self.machine.tables.of(self.fed_slot)[position / PAGE];
-                let (keys, values) = self.machine.cache[layer].page(head, page as usize);
-                let at = position % PAGE * shape.head_dim;
-                for (found, all) in found.iter_mut().zip([keys, values]) {
-                    found.extend(all[at..][..shape.head_dim].iter().map(|x| u32::from(*x)));
-                }
-            }
-        }
-        found
+    /// The bytes of the fed sequence's page `page`, its keys and then its values, as [`KvShape`](crate::plan::KvShape) says.
+    pub(crate) fn trace_page(&self, layer: usize, page: usize) -> Vec<u8> {
+        let page = self.machine.tables.of(self.fed_slot)[page];
+        self.machine.cache[layer].page_bytes(page as usize)
     }
 
     /// Attention's partial results over units of `chunks_per_unit` chunks, from the prepared queries in `qkv`: a row's units one after

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::report::Value;
 use crate::numerics::{Segments, from_f16};
+use crate::plan::KV_BLOCK;
 
 /// How words are read.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub(super) enum Form {
     Q8 { width: usize },
     /// f16 bits, one a word, `[rows, width]`.
     F16 { what: &'static str, width: usize },
+    /// Rows of int8, one a word, `[width]`, and then f16 bits of their blocks' scales.
+    Q8Cache { what: [&'static str; 2], width: usize },
 }
 
 /// The first value that differs, and how many do.
@@ -83,6 +86,16 @@ impl Form {
             Form::F16 { what, width } => {
                 let at = move |row, i| Place::whole(i, row * width + i);
                 vec![Part { what, value: f16_value, a_row: width, rows: n_words / width, at: Box::new(at) }]
+            }
+            Form::Q8Cache { what, width } => {
+                let blocks = width / KV_BLOCK;
+                let rows = n_words / (width + blocks);
+                let integer = move |row, i| Place::whole(i, row * (width + blocks) + i);
+                let scale = move |row, block| Place::whole(KV_BLOCK * block, row * (width + blocks) + width + block);
+                vec![
+                    Part { what: what[0], value: i8_value, a_row: width, rows, at: Box::new(integer) },
+                    Part { what: what[1], value: f16_value, a_row: blocks, rows, at: Box::new(scale) },
+                ]
             }
             Form::Q8 { width } => Self::int8(width, n_words),
         }
@@ -218,5 +231,19 @@ mod tests {
         let form = Form::F16 { what: "cached keys", width: 2 };
         let m = compare(&form, &[0, 0, 0x3c00, 0], &[0, 0, 0x4000, 0]).unwrap();
         assert_eq!((m.what, m.row, m.column, m.device.value, m.cpu.value), ("cached keys", 1, 0, 1.0, 2.0));
+    }
+
+    #[test]
+    fn cached_blocks_are_int8_and_scales() {
+        let form = Form::Q8Cache { what: ["cached keys", "scales of cached keys"], width: 64 };
+        let wanted = vec![0; 2 * 66];
+        let with = |at: usize, word| {
+            let mut found = wanted.clone();
+            found[at] = word;
+            let m = compare(&form, &found, &wanted).unwrap();
+            (m.what, m.row, m.column, m.device.value)
+        };
+        assert_eq!(with(66 + 40, 0x81), ("cached keys", 1, 40, -127.0));
+        assert_eq!(with(65, 0x3c00), ("scales of cached keys", 0, 32, 1.0));
     }
 }

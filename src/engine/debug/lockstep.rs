@@ -10,7 +10,7 @@ use crate::engine::SLOT;
 use crate::engine::backend::{Backend, Burst, Execution, First, Row, only};
 use crate::error::Result;
 use crate::gpu::GpuBackend;
-use crate::plan::{BufferId, Heads, List, Op, Plan, Shape};
+use crate::plan::{BufferId, Heads, KvType, List, Op, PAGE, Plan, Shape};
 use crate::sample::{Sampling, draw};
 
 /// The snapshot of the recurrent states before a run, and the one they are compared in.
@@ -227,11 +227,28 @@ impl Pair {
     /// The keys and values of the run's tokens.
     async fn compare_cache(&self, layer: usize) -> Result<Option<Mismatch>> {
         let shape = self.plan.layers[layer];
+        // By keys and values, then by backend.
+        let mut words: [[Vec<u32>; 2]; 2] = Default::default();
+        let Range { start, end } = self.positions();
+        for page in start / PAGE..end.div_ceil(PAGE) {
+            let pages = [self.gpu.trace_page(layer, page).await?, self.cpu.trace_page(layer, page)];
+            for slot in start.max(page * PAGE)..end.min((page + 1) * PAGE) {
+                for (which, bytes) in pages.iter().enumerate() {
+                    let sides = bytes.chunks_exact(shape.page_bytes());
+                    words
+                        .iter_mut()
+                        .zip(sides)
+                        .for_each(|(all, side)| all[which].extend(shape.words(side, slot % PAGE)));
+                }
+            }
+        }
         let width = shape.n_kv_heads * shape.head_dim;
-        let device = self.gpu.trace_cache(layer, self.positions()).await?;
-        let cpu = self.cpu.trace_cache(layer, self.positions());
-        let both = ["cached keys", "cached values"].into_iter().zip(device.iter().zip(&cpu));
-        Ok(both.into_iter().find_map(|(what, (device, cpu))| compare(&Form::F16 { what, width }, device, cpu)))
+        let whats = [["cached keys", "scales of cached keys"], ["cached values", "scales of cached values"]];
+        let form = |what: [&'static str; 2]| match shape.kv {
+            KvType::F16 => Form::F16 { what: what[0], width },
+            KvType::Q8_0 => Form::Q8Cache { what, width },
+        };
+        Ok(whats.into_iter().zip(&words).find_map(|(what, [device, cpu])| compare(&form(what), device, cpu)))
     }
 
     /// What attention left for its merge.

@@ -24,7 +24,7 @@ use crate::gpu::{Gpu, GpuBackend, GpuWeights};
 use crate::model::Model;
 use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::WeightDesc;
-use crate::plan::WeightId;
+use crate::plan::{KvType, WeightId};
 use crate::quant::{PlaneLayout, Planes};
 use crate::tokenizer::Tokenizer;
 
@@ -44,6 +44,8 @@ pub enum DebugPrompt {
 pub struct DebugOptions {
     /// Tokens the cache holds; by default as [`super::LoadOptions::n_ctx`].
     pub n_ctx: Option<usize>,
+    /// What keys and values are stored as.
+    pub kv: KvType,
     /// The first position that is traced; those before it run as a whole and are traced only where their results differ. Past the
     /// prompt the likeliest tokens are decoded up to it.
     pub from: usize,
@@ -64,6 +66,7 @@ pub async fn find_difference(
     let model = Model::open(file).await?;
     let ids = prompt_ids(file, prompt)?;
     let n_ctx = context_size(&model, options.n_ctx)?;
+    let plan = model.plan.with_kv(options.kv)?;
     // The position decoded last.
     let last = ids.len().max(options.from);
     if ids.is_empty() {
@@ -75,7 +78,7 @@ pub async fn find_difference(
     let mut sink = Both { cpu: CpuWeights::default(), gpu: GpuWeights::new(gpu) };
     let mut progress = options.progress.unwrap_or_else(|| Box::new(|_| {}));
     load_weights(file, &model.weights, &mut sink, &mut *progress, &CancelToken::default()).await?;
-    let plan = Arc::new(model.plan);
+    let plan = Arc::new(plan);
     let cpu = CpuBackend::new(plan.clone(), sink.cpu, n_ctx)?;
     let device = GpuBackend::new(gpu, plan.clone(), sink.gpu, n_ctx).await?;
     let mut report = DebugReport {

@@ -1,14 +1,12 @@
 //! Single operations of the last feed, and what they wrote.
 
-use std::ops::Range;
-
-use super::{GpuBackend, keys_by_position};
+use super::GpuBackend;
 use crate::engine::backend::Readback;
 use crate::error::Result;
 use crate::gpu::ops::{Space, Spread, max_units};
 use crate::gpu::recorder::{Step, visible_units};
 use crate::gpu::words::read_words;
-use crate::plan::{BufferId, Heads, List, PAGE};
+use crate::plan::{BufferId, Heads, List};
 
 /// What attention left for its merge: a row's units, first row first.
 pub(crate) struct Partials {
@@ -54,34 +52,9 @@ impl GpuBackend {
         }
     }
 
-    /// f16 bits of the keys and of the values at `positions`, `[positions, n_kv_heads, head_dim]` each.
-    pub(crate) async fn trace_cache(&self, layer: usize, positions: Range<usize>) -> Result<[Vec<u32>; 2]> {
-        let shape = self.plan.layers[layer];
-        let page_words = shape.page_len() / 2;
-        let first_page = positions.start / PAGE;
-        let (mut keys, mut values) = (Vec::new(), Vec::new());
-        for page in &self.sequence.tables.of(self.fed_slot)[first_page..positions.end.div_ceil(PAGE)] {
-            let (page_keys, page_values) = &self.sequence.cache[layer];
-            let first = *page as usize * page_words;
-            keys.extend(read_words(&self.gpu, Readback::Trace, page_keys, first, page_words).await?);
-            values.extend(read_words(&self.gpu, Readback::Trace, page_values, first, page_words).await?);
-        }
-        let (keys, values): (&[u16], &[u16]) = (bytemuck::cast_slice(&keys), bytemuck::cast_slice(&values));
-        let keys: Vec<u16> =
-            keys.chunks_exact(shape.page_len()).flat_map(|page| keys_by_position(shape, page)).collect();
-        let mut found = [Vec::new(), Vec::new()];
-        for position in positions {
-            let page = (position / PAGE - first_page) * shape.page_len();
-            let slot = position % PAGE;
-            for head in 0..shape.n_kv_heads {
-                for i in 0..shape.head_dim {
-                    let at = page + (head * PAGE + slot) * shape.head_dim + i;
-                    found[0].push(u32::from(keys[at]));
-                    found[1].push(u32::from(values[at]));
-                }
-            }
-        }
-        Ok(found)
+    /// The bytes of the fed sequence's page `page`, its keys and then its values, as [`KvShape`](crate::plan::KvShape) says.
+    pub(crate) async fn trace_page(&self, layer: usize, page: usize) -> Result<Vec<u8>> {
+        self.layer_page(Readback::Trace, layer, self.sequence.tables.of(self.fed_slot)[page]).await
     }
 
     /// The partial results of the attention that ran last.

@@ -1,6 +1,6 @@
 //! `rope_append` and `attention`: a prompt in chunks, then one row as decoding does it.
 
-use super::bench::Bench;
+use super::bench::{Bench, Instance};
 use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
 use crate::cpu::attention::{Visible, attention};
@@ -8,8 +8,9 @@ use crate::cpu::kv::LayerCache;
 use crate::cpu::rope_append::RopeAppend;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::gpu::kv::{SIDES, to_host};
 use crate::gpu::params::State;
-use crate::plan::{BufferId, Heads, KvShape, Op, PAGE, RopeKind, RopeTable, Shape};
+use crate::plan::{BufferId, Heads, KvShape, KvType, Op, PAGE, RopeKind, RopeTable, Shape};
 
 /// Rows of a chunk of the prompt.
 const CHUNK: usize = 64;
@@ -31,6 +32,7 @@ struct Case {
     /// Positions: all but the last are prefilled.
     n: usize,
     fill: Fill,
+    kv: KvType,
 }
 
 const PLAIN_CASE: Case = Case {
@@ -44,9 +46,12 @@ const PLAIN_CASE: Case = Case {
     gated: false,
     n: 2,
     fill: Fill::Uniform(2.0),
+    kv: KvType::F16,
 };
 
-const CASES: [Case; 8] = [
+const Q8_CASE: Case = Case { name: "q8_0", head_dim: 32, kv: KvType::Q8_0, ..PLAIN_CASE };
+
+const CASES: [Case; 17] = [
     PLAIN_CASE,
     Case { name: "a page and a position", n: 65, ..PLAIN_CASE },
     Case { name: "SmolLM2's heads", n_heads: 9, n_kv_heads: 3, head_dim: 64, n: 131, ..PLAIN_CASE },
@@ -65,6 +70,24 @@ const CASES: [Case; 8] = [
     Case { name: "gates", n_heads: 12, n_kv_heads: 2, head_dim: 40, normed: true, gated: true, n: 70, ..PLAIN_CASE },
     // First visible chunk inside a group.
     Case { name: "a window over two groups", window: Some(2000), n: 2300, ..PLAIN_CASE },
+    Q8_CASE,
+    Case { name: "q8_0, a page and a position", n: 65, ..Q8_CASE },
+    Case { name: "q8_0, SmolLM2's heads", n_heads: 9, n_kv_heads: 3, head_dim: 64, n: 131, ..Q8_CASE },
+    // Three blocks a head; six query heads a key/value head.
+    Case { name: "q8_0 clamps", n_heads: 12, n_kv_heads: 2, head_dim: 96, n: 70, fill: Fill::Uniform(3e5), ..Q8_CASE },
+    Case { name: "q8_0, scales that are denormal halves", n: 70, fill: Fill::Uniform(3e-3), ..Q8_CASE },
+    Case { name: "q8_0, scales that round to nothing", n: 70, fill: Fill::Uniform(8e-6), ..Q8_CASE },
+    Case { name: "q8_0, all magnitudes", head_dim: 128, n: 70, fill: Fill::Spread, ..Q8_CASE },
+    Case {
+        name: "q8_0, Gemma's heads and window",
+        head_dim: 256,
+        window: Some(70),
+        kind: RopeKind::Neox,
+        normed: true,
+        n: 200,
+        ..Q8_CASE
+    },
+    Case { name: "q8_0, a window over two groups", window: Some(2000), n: 2300, ..Q8_CASE },
 ];
 
 pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
@@ -85,6 +108,10 @@ impl Case {
         }
     }
 
+    fn shape(&self) -> KvShape {
+        KvShape { n_kv_heads: self.n_kv_heads, head_dim: self.head_dim, kv: self.kv }
+    }
+
     async fn run(&self, gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
         let heads = self.heads();
         let (out_width, width) = (self.n_heads * self.head_dim, heads.row_width());
@@ -94,7 +121,7 @@ impl Case {
 
         let shapes = [Shape::f32(width), Shape::f32(out_width), Shape::q8(out_width)];
         let mut bench = Bench::new(gpu, shapes.to_vec());
-        bench.layer(rope.clone(), KvShape { n_kv_heads: self.n_kv_heads, head_dim: self.head_dim });
+        bench.layer(rope.clone(), self.shape());
         let ids = [bench.vector(&norms[0])?, bench.vector(&norms[1])?];
         let angles = rope.values(self.n);
         let twin = RopeAppend {
@@ -124,7 +151,7 @@ impl Case {
         let prefill = table.instance(CHUNK, &lists).await?;
         let decode = table.instance(1, &lists).await?;
 
-        let mut cache = LayerCache::new(KvShape { n_kv_heads: self.n_kv_heads, head_dim: self.head_dim });
+        let mut cache = LayerCache::new(self.shape());
         let mut position = 0;
         while position < self.n {
             let last = position == self.n - 1;
@@ -148,6 +175,14 @@ impl Case {
                 let found: Vec<f32> = instance.words(QKV, rows).await?.into_iter().map(f32::from_bits).collect();
                 let (found, wanted) = (queries(&found), queries(&prepared));
                 results.push(CaseResult::compare("rope_append", name("queries"), &found, &wanted));
+                let page = (position + rows - 1) / PAGE;
+                let found = self.device_page(&prefill, &table.sequence.cache[0], page).await?;
+                results.push(CaseResult::compare(
+                    "rope_append",
+                    name("cache"),
+                    &found,
+                    &words(&cache.page_bytes(page)),
+                ));
                 let wanted = twin_attention(&prepared, &cache, heads, position);
                 let found = instance.words(PLAIN, rows).await?;
                 results.push(CaseResult::compare("attention", name("f32"), &found, &bits(&wanted)));
@@ -160,12 +195,32 @@ impl Case {
         Ok(())
     }
 
+    /// A page's keys and values on the device, in the hosts' order.
+    async fn device_page(
+        &self,
+        instance: &Instance,
+        cache: &(wgpu::Buffer, wgpu::Buffer),
+        page: usize,
+    ) -> Result<Vec<u32>> {
+        let n = self.shape().page_bytes() / 4;
+        let mut found = Vec::new();
+        for (side, buffer) in SIDES.into_iter().zip([&cache.0, &cache.1]) {
+            let all = instance.read(buffer, (page + 1) * n).await?;
+            found.extend(words(&to_host(self.shape(), side, bytemuck::cast_slice(&all[page * n..]))));
+        }
+        Ok(found)
+    }
+
     /// Rotates all but the last two pairs of a head.
     fn rope(&self) -> RopeTable {
         let n_pairs = self.head_dim / 2 - 2;
         let frequency = |i: usize| 1e4f64.powf(-(i as f64) / n_pairs as f64);
         RopeTable { frequencies: (0..n_pairs).map(frequency).collect(), magnitude: 1.0 }
     }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytemuck::pod_collect_to_vec(bytes)
 }
 
 /// The CPU's attention over prepared rows, the first at `position`.
