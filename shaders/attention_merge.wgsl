@@ -88,15 +88,16 @@ fn merged(row: u32, column: u32) -> vec4<f32> {
         }
     }
     total = joined(total, group, has_total);
-    let values = total.values * exact_recip(total.sum);
-    if params.gated == 0u {
-        return values;
-    }
-    return gated(values, row * params.qkv_width + (2u * head + 1u) * params.head_dim + dim);
+    return total.values * exact_recip(total.sum);
 }
 
-// Values times the sigmoids of the gates from `at` on, zero below 2^-100.
-fn gated(values: vec4<f32>, at: u32) -> vec4<f32> {
+// Values from a column on, times the sigmoids of their gates where there are any; zero below 2^-100 then.
+fn gated(row: u32, column: u32, values: vec4<f32>) -> vec4<f32> {
+    if params.gated == 0u || column >= params.width {
+        return values;
+    }
+    let head = column / params.head_dim;
+    let at = row * params.qkv_width + (2u * head + 1u) * params.head_dim + column % params.head_dim;
     var out = vec4<f32>(0.0);
     for (var j = 0u; j < 4u; j += 1u) {
         out[j] = flush_small(values[j] * exact_sigmoid(qkv[at + j]));
@@ -110,5 +111,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let column = group.x * 4u * LANES + 4u * lane;
-    emit(group.y, lane, column, merged(group.y, column));
+    emit(group.y, lane, column, gated(group.y, column, merged(group.y, column)));
 }

@@ -55,6 +55,10 @@ fn experts() -> MicroModel {
     MicroModel::qwen3moe(QuantType::Q4_0)
 }
 
+fn hybrid() -> MicroModel {
+    MicroModel::qwen3next(QuantType::Q4_0)
+}
+
 fn gemma() -> MicroModel {
     MicroModel::gemma3(QuantType::Q4_K)
 }
@@ -67,7 +71,7 @@ fn equal_bits_are_equal() {
     let gpu = block_on(Gpu::open(None)).unwrap();
     // Float weights: f32 operands instead of int8. Width 576: blocks that are no power of two.
     let (tiny, smol) = (MicroModel::tiny(QuantType::F16), MicroModel::smol(QuantType::Q4_1));
-    for micro in [llama(), gemma(), tiny, smol, experts()] {
+    for micro in [llama(), gemma(), tiny, smol, experts(), hybrid()] {
         let report = search(&gpu, &micro, LONG, 0).unwrap();
         assert!(report.is_equal(), "{report}");
         assert_eq!((report.ids.len(), report.untraced), (LONG + 1, 0));
@@ -154,13 +158,23 @@ const EXPERT_FAULTS: [Fault; 3] = [
     fault("combine_experts", "sum = sum + guard(", "sum = sum - guard(", "values"),
 ];
 
+/// Faults of the operations of gated delta nets, and of a shared expert.
+const DELTA_FAULTS: [Fault; 4] = [
+    fault("delta_prepare", "let r = exact_rsqrt(", "let r = exact_recip(", "values"),
+    fault("delta_rule", "(value - sum_keys(lane))", "(value + sum_keys(lane))", "values"),
+    fault("gated_norm", "exact_silu(mixed[gate + j])", "mixed[gate + j]", "int8 values"),
+    fault("gated_add", "exact_sigmoid(gate[group.y])", "gate[group.y]", "values"),
+];
+
 #[test]
 fn planted_faults_are_named() {
     if !common::has_adapter() {
         return;
     }
     let of_llama = FAULTS.into_iter().map(|fault| (fault, llama()));
-    for (fault, micro) in of_llama.chain(EXPERT_FAULTS.into_iter().map(|fault| (fault, experts()))) {
+    let of_experts = EXPERT_FAULTS.into_iter().map(|fault| (fault, experts()));
+    let of_hybrid = DELTA_FAULTS.into_iter().map(|fault| (fault, hybrid()));
+    for (fault, micro) in of_llama.chain(of_experts).chain(of_hybrid) {
         let patch = ShaderPatch { stem: fault.stem, from: fault.from, to: fault.to };
         let d = found(patch, &micro, SHORT);
         assert_eq!((d.op, d.list, d.layer), (fault.op, fault.list, fault.layer), "{patch:?}: {d}");
@@ -265,6 +279,21 @@ fn the_layer_of_a_fault_is_named() {
     }
     assert_eq!(first_op(&gemma_plan, global).1, Some(5), "neither the first layer nor the last");
     assert_eq!(llama_plan.layer_of(first_op(&llama_plan, after_first_layer).0), Some(0), "its second norm");
+}
+
+/// A state that is kept wrongly shows where the rows that follow read it; what the rows gave was right.
+#[test]
+fn recurrent_states_are_compared() {
+    if !common::has_adapter() {
+        return;
+    }
+    let patch = ShaderPatch {
+        stem: "delta_rule",
+        from: "states[state_at + PARTS * i] = values[i];",
+        to: "states[state_at] = 0.5;",
+    };
+    let d = found(patch, &hybrid(), SHORT);
+    assert_eq!((d.op, &*d.what, d.phase, d.layer), (TOGETHER, "recurrent state", PhaseKind::Prefill, Some(0)), "{d}");
 }
 
 /// A fault in what decoding alone does: a unit of attention of one chunk.

@@ -41,7 +41,7 @@ impl MicroModel {
         let weight = |stem: &str, rows, k| matrix(&name(stem), rows, k, self.quant);
         let (q, kv, delta) = (self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim, self.delta);
         list.push(norm(&name("attn_norm"), self.d));
-        if (layer + 1) % delta.attention_every == 0 {
+        if (layer + 1).is_multiple_of(delta.attention_every) {
             list.extend([
                 weight("attn_q", 2 * q, self.d),
                 weight("attn_k", kv, self.d),

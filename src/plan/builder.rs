@@ -1,8 +1,9 @@
 //! Builds a plan: architectures call these in the order of their paper.
 
+use super::heads::{DeltaHeads, Heads};
 use super::label::notes;
 use super::memory::assign_buffers;
-use super::op::{Activation, BufferId, DeltaHeads, Heads, Op, RopeKind, Shape, WeightId};
+use super::op::{Activation, BufferId, Op, RopeKind, Shape, WeightId};
 use super::{KvShape, KvType, Plan, RopeTable};
 use crate::model::weights::{WeightDesc, Weights};
 

@@ -1,7 +1,8 @@
 //! What operations are called where their time is reported.
 
 use super::Plan;
-use super::op::{Activation, BufferId, DeltaHeads, Heads, Op, Shape, WeightId};
+use super::heads::{DeltaHeads, Heads};
+use super::op::{Activation, BufferId, Op, Shape, WeightId};
 use crate::model::weights::{WeightDesc, Weights};
 
 /// What reports say of a weight.

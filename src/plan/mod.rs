@@ -1,15 +1,17 @@
 //! A model's decode step as data: operations over numbered buffers, built once and interpreted by every backend.
 
 pub mod builder;
+mod heads;
 mod kv;
 mod label;
 mod memory;
 pub mod op;
 
 pub use builder::PlanBuilder;
+pub use heads::{DeltaHeads, HeadOrder, Heads};
 pub use kv::{KV_BLOCK, KvShape, KvType};
 pub use label::{Tag, WeightNote};
-pub use op::{Activation, BufferId, DeltaHeads, HeadOrder, Heads, Op, RopeKind, Shape, WeightId};
+pub use op::{Activation, BufferId, Op, RopeKind, Shape, WeightId};
 
 use crate::error::{Error, Result};
 

@@ -67,7 +67,7 @@ const CASES: [Case; 17] = [
         ..PLAIN_CASE
     },
     Case { name: "two groups of chunks", n: 2200, fill: Fill::Uniform(4.0), ..PLAIN_CASE },
-    Case { name: "gates", n_heads: 6, n_kv_heads: 2, head_dim: 40, normed: true, gated: true, n: 70, ..PLAIN_CASE },
+    Case { name: "gates", n_heads: 12, n_kv_heads: 2, head_dim: 40, normed: true, gated: true, n: 70, ..PLAIN_CASE },
     // First visible chunk inside a group.
     Case { name: "a window over two groups", window: Some(2000), n: 2300, ..PLAIN_CASE },
     Q8_CASE,
