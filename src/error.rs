@@ -123,6 +123,40 @@ pub enum Error {
         /// Tokens available.
         limit: usize,
     },
+    /// The cache has less room than one sequence may need.
+    #[error(
+        "a sequence of {tokens} tokens needs {needed} bytes of cache, there are {there}; ask for a shorter context or a larger cache"
+    )]
+    CacheTooSmall {
+        /// Tokens of the longest sequence.
+        tokens: usize,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes the cache may have.
+        there: u64,
+    },
+    /// Too many sequences wait already.
+    #[error(
+        "{more} more sequences cannot wait: {waiting} do already, at most {limit} may; try again once some have ended"
+    )]
+    QueueFull {
+        /// Sequences that wait.
+        waiting: usize,
+        /// Sequences asked for.
+        more: usize,
+        /// How many may wait.
+        limit: usize,
+    },
+    /// A saved state is damaged, or another model's or version's.
+    #[error("saved state: the {what} is {found}, expected {expected}")]
+    SavedState {
+        /// The part that is wrong.
+        what: &'static str,
+        /// What the bytes hold.
+        found: String,
+        /// What is expected.
+        expected: String,
+    },
     /// The engine's one sequence is not this generation's any more.
     #[error(
         "this generation cannot go on: another one has started, the sequence was changed, or a wait for its tokens was given up"
@@ -195,6 +229,16 @@ pub enum Error {
         fault: crate::chat::tools::ToolFault,
     },
 
+    // --- constrained output
+    /// A grammar cannot be used, or a token does not fit it.
+    #[error("grammar: {fault}: {reason}")]
+    Grammar {
+        /// What kind of fault it is.
+        fault: GrammarFault,
+        /// What was found, where, and what was expected.
+        reason: String,
+    },
+
     // --- devices
     /// No GPU adapter was found.
     #[error("no WebGPU adapter: {reason}")]
@@ -240,4 +284,40 @@ pub enum Error {
         /// The known answer.
         expected: String,
     },
+}
+
+/// What is wrong with a grammar or a token under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrammarFault {
+    /// A text that should be JSON is not.
+    #[error("malformed JSON")]
+    MalformedJson,
+    /// A keyword of a JSON schema has a value that it cannot have.
+    #[error("invalid schema")]
+    InvalidSchema,
+    /// A keyword, a format or a construct that is not supported.
+    #[error("not supported")]
+    Unsupported,
+    /// A `$ref` that leads nowhere, or out of the document.
+    #[error("unresolvable $ref")]
+    UnresolvedRef,
+    /// A regular expression that cannot be parsed.
+    #[error("bad regular expression")]
+    BadRegex,
+    /// A Lark text that cannot be parsed, or whose rules do not fit together.
+    #[error("bad Lark grammar")]
+    BadLark,
+    /// No text, or no token of the vocabulary, fits.
+    #[error("unsatisfiable")]
+    Unsatisfiable,
+    /// More work or memory than a grammar may take.
+    #[error("too complex")]
+    TooComplex,
+    /// A token that does not continue the text.
+    #[error("token not allowed")]
+    TokenNotAllowed,
+    /// The parser has failed in a way that no input should make it fail.
+    #[error("internal fault")]
+    Internal,
 }

@@ -8,6 +8,7 @@
 //! | load | header to configuration and plan; tensors to planes on a device | [`model`], [`plan`], [`quant`] |
 //! | prefill | a prompt to keys, values and logits | [`cpu`], [`gpu`] |
 //! | decode | token after token, several submits ahead | [`engine`] |
+//! | constrain | a JSON schema, a regular expression or a Lark grammar to a mask of ids | `grammar` |
 //! | sample | logits to a token id | [`sample`] |
 //! | text | ids to whole characters, up to a stop string | [`tokenizer`], [`chat`] |
 //!
@@ -19,6 +20,11 @@ pub mod engine;
 pub mod error;
 pub mod gguf;
 pub mod gpu;
+#[cfg(feature = "grammar")]
+pub mod grammar;
+#[cfg(not(feature = "grammar"))]
+#[path = "grammar/absent.rs"]
+pub mod grammar;
 pub mod micro;
 pub mod model;
 pub mod numerics;
@@ -29,4 +35,4 @@ pub mod tokenizer;
 #[cfg(target_arch = "wasm32")]
 pub mod web;
 
-pub use error::{Error, Result};
+pub use error::{Error, GrammarFault, Result};

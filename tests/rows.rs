@@ -213,8 +213,9 @@ async fn ends(backend: &mut impl Backend) {
     for step in 0..5 {
         let at: Vec<usize> = asks.iter().map(|ask| ask.prompt.len() + step).collect();
         if step > 0 {
-            let before: Vec<usize> = at.iter().map(|at| at - 1).collect();
-            backend.forward(&slots, &before).await.unwrap();
+            let before = asks.iter().zip(slots).zip(&at);
+            let before = before.map(|((ask, slot), at)| Row::new(slot, First::FromState, at - 1, &ask.sampling));
+            backend.forward(&before.collect::<Vec<_>>()).await.unwrap();
         }
         let rows: Vec<_> = (asks.iter().zip(slots).zip(&at))
             .map(|((ask, slot), at)| Row::new(slot, First::FromLogits, *at, &ask.sampling))

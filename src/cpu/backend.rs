@@ -23,14 +23,13 @@ pub use super::weights::CpuWeights;
 use crate::engine::backend::{
     Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
     RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
-    forward_rows,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
 use crate::numerics::guard;
 use crate::plan::{BufferId, Op, PAGE, Plan, Shape, WeightId};
-use crate::sample::{Sampling, draw};
+use crate::sample::draw;
 
 /// Most tokens of one `feed`.
 const MAX_CHUNK: usize = 128;
@@ -358,12 +357,9 @@ impl CpuBackend {
         self.machine.watch.timing()
     }
 
-    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
-        burst.check(self.limits(), &self.machine.tables)?;
-        let mut feeds = !burst.only_draws_first();
-        let mut positions = Vec::new();
-        let mut drawn = vec![Drawn::default(); burst.rows.len()];
-        for row in burst.rows {
+    /// Takes what rows that do not go on from their states begin with.
+    fn begin_rows(&mut self, rows: &[Row<'_>]) {
+        for row in rows {
             let slot = &mut self.slots[row.slot];
             if row.first != First::FromState {
                 (slot.end, slot.left) = (None, row.left);
@@ -371,8 +367,15 @@ impl CpuBackend {
             if let First::Token(id) = row.first {
                 slot.last_token = id;
             }
-            positions.push(row.position);
         }
+    }
+
+    fn burst_now(&mut self, burst: Burst<'_>) -> Result<Vec<Drawn>> {
+        burst.check(self.limits(), &self.machine.tables)?;
+        let mut feeds = !burst.only_draws_first();
+        let mut positions: Vec<usize> = burst.rows.iter().map(|row| row.position).collect();
+        let mut drawn = vec![Drawn::default(); burst.rows.len()];
+        self.begin_rows(burst.rows);
         for _ in 0..burst.steps {
             let running: Vec<_> =
                 (0..burst.rows.len()).filter(|at| self.slots[burst.rows[*at].slot].end.is_none()).collect();
@@ -401,7 +404,7 @@ impl CpuBackend {
         let slot = &mut self.slots[row.slot];
         let before = &slot.history[..position.min(slot.history.len())];
         let id = match self.machine.tripped[row.slot] {
-            UNTRIPPED => draw(&slot.logits, row.sampling, position as u32, before).ok_or(RowEnd::NoCandidate),
+            UNTRIPPED => draw(&slot.logits, row.sampling, position as u32, before, row.mask).ok_or(RowEnd::NoCandidate),
             _ => Err(RowEnd::Guard),
         };
         self.machine.watch.end_step(Part::Sample, 0, start);
@@ -619,6 +622,13 @@ impl Backend for CpuBackend {
         self.machine.tables.set(slot, first, pages).map(|_| ())
     }
 
+    fn begin(&mut self, slot: usize, tokens: &[u32]) -> Result<()> {
+        self.limits().check_sequence(slot, tokens)?;
+        self.slots[slot].history = tokens.to_vec();
+        self.machine.tripped[slot] = UNTRIPPED;
+        Ok(())
+    }
+
     fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
         check_page(from, self.capacity)?;
         check_page(to, self.capacity)?;
@@ -691,18 +701,16 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
-        let greedy = Sampling::GREEDY;
-        let rows = forward_rows(slots, positions, &greedy);
-        let burst = Burst { rows: &rows, steps: 1 };
-        burst.check(self.limits(), &self.machine.tables)?;
-        let running: Vec<_> = rows.iter().filter(|row| self.slots[row.slot].end.is_none()).collect();
-        if running.is_empty() {
+    async fn forward(&mut self, rows: &[Row<'_>]) -> Result<()> {
+        Burst { rows, steps: 1 }.check_forward(self.limits(), &self.machine.tables)?;
+        self.begin_rows(rows);
+        let running = || rows.iter().filter(|row| self.slots[row.slot].end.is_none());
+        let tokens: Vec<_> = running().map(|row| self.slots[row.slot].last_token).collect();
+        let places: Vec<_> = running().map(|row| Place { slot: row.slot, position: row.position }).collect();
+        if tokens.is_empty() {
             return Ok(());
         }
         let start = self.machine.watch.start_submit(Phase::Decode);
-        let tokens: Vec<_> = running.iter().map(|row| self.slots[row.slot].last_token).collect();
-        let places: Vec<_> = running.iter().map(|row| Place { slot: row.slot, position: row.position }).collect();
         self.step_now(&tokens, &places)?;
         self.machine.watch.end_submit(start, 0);
         Ok(())

@@ -1,7 +1,7 @@
 //! The backends behind one type.
 
 use super::backend::{
-    Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, Readback, RingCounters, Timing, Trip,
+    Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, Readback, RingCounters, Row, Timing, Trip,
 };
 use super::ledger::Phase;
 use crate::cpu::backend::CpuBackend;
@@ -120,6 +120,13 @@ impl Backend for AnyBackend {
         }
     }
 
+    fn begin(&mut self, slot: usize, tokens: &[u32]) -> Result<()> {
+        match self {
+            Self::Cpu(b) => b.begin(slot, tokens),
+            Self::Gpu(b) => b.begin(slot, tokens),
+        }
+    }
+
     fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
         match self {
             Self::Cpu(b) => b.copy_page(from, to),
@@ -183,10 +190,10 @@ impl Backend for AnyBackend {
         }
     }
 
-    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
+    async fn forward(&mut self, rows: &[Row<'_>]) -> Result<()> {
         match self {
-            Self::Cpu(b) => b.forward(slots, positions).await,
-            Self::Gpu(b) => b.forward(slots, positions).await,
+            Self::Cpu(b) => b.forward(rows).await,
+            Self::Gpu(b) => b.forward(rows).await,
         }
     }
 

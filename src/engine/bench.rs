@@ -162,7 +162,7 @@ pub(super) fn some_ids(n: usize, n_vocab: usize) -> Vec<u32> {
     (0..n as u64).map(|i| spread(i) as u32).collect()
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

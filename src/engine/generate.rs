@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::backend::{Backend, Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd, only};
+use super::answer::Answer;
+use super::backend::{Backend, Burst, Drawn, First, Row, RowEnd, only};
 use super::clock::now_ms;
 use super::flow::FlowControl;
 use super::ledger::Phase;
 use super::options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
 use super::policy::{Flow, Policy, StopCheck};
-use super::stop::StopStrings;
 use super::{Engine, SLOT};
 use crate::error::{Error, Result};
+use crate::grammar::Constraint;
 use crate::sample::{Logprobs, top_logprobs};
-use crate::tokenizer::Decoder;
 
 /// A request in progress.
 pub struct Generation {
@@ -28,13 +28,14 @@ pub struct Generation {
     pub(super) submitted: usize,
     /// Bursts read.
     read: u64,
-    /// Tokens drawn and read.
-    pub(super) drawn: usize,
-    /// The last one read.
+    /// The last token drawn and read.
     pub(super) last: u32,
-    /// Ids that end the answer.
-    stop_ids: BTreeSet<u32>,
-    /// Of these, those the device looks for.
+    pub(super) answer: Answer,
+    /// What the answer has to look like.
+    pub(super) constraint: Option<Constraint>,
+    /// Under a constraint, tokens of the answer that are not in the cache yet.
+    pub(super) unfed: Vec<u32>,
+    /// Of the ids that end the answer, those the device looks for.
     device_stop_ids: Vec<u32>,
     /// Ids that are never drawn.
     pub(super) banned: BTreeSet<u32>,
@@ -42,8 +43,6 @@ pub struct Generation {
     pub(super) wide_until: Option<usize>,
     /// Whether the host draws, because the device cannot be trusted to.
     pub(super) host_draws: bool,
-    decoder: Decoder,
-    stop: StopStrings,
     /// When the prompt's first chunk was fed.
     started_ms: Option<f64>,
     decode_started_ms: f64,
@@ -66,11 +65,6 @@ impl Generation {
     fn elapsed_ms(&self) -> f64 {
         self.started_ms.map_or(0.0, |start| now_ms() - start)
     }
-
-    /// Position of the token drawn next.
-    pub(super) fn position(&self) -> usize {
-        self.prompt.len() + self.drawn
-    }
 }
 
 impl Engine {
@@ -79,15 +73,14 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::BadOption`] names an option and its range, [`Error::BadToken`] an id outside the vocabulary,
-    /// [`Error::ContextFull`] a prompt that does not fit.
+    /// [`Error::ContextFull`] a prompt that does not fit, [`Error::Grammar`] what is wrong with a grammar.
     pub fn start(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation> {
         options.check(self.info.n_vocab)?;
         self.check_tokens(prompt)?;
         let policy = options.policy.unwrap_or(self.policy);
         policy.check()?;
-        let own: &[u32] = if options.ignore_eos { &[] } else { self.tokenizer.stop_ids() };
-        let stop_ids: BTreeSet<u32> = own.iter().chain(&options.stop_ids).copied().collect();
-        check_stops(&options, stop_ids.len())?;
+        let answer = Answer::new(&self.tokenizer, &options, prompt.len(), self.info.n_ctx)?;
+        let constraint = options.grammar.as_ref().map(|grammar| self.constraint(grammar)).transpose()?;
         let biases = options.sampling.biases.iter();
         self.supersede();
         self.backend.configure(policy.execution(false))?;
@@ -100,18 +93,17 @@ impl Engine {
             first: First::FromLogits,
             submitted: 0,
             read: 0,
-            drawn: 0,
             last: 0,
             device_stop_ids: match policy.stop_check {
-                StopCheck::PerToken => stop_ids.iter().copied().collect(),
+                StopCheck::PerToken => answer.stop_ids(),
                 StopCheck::PerBurst => Vec::new(),
             },
-            stop_ids,
+            answer,
+            constraint,
+            unfed: Vec::new(),
             banned: biases.filter(|(_, bias)| *bias == f32::NEG_INFINITY).map(|(id, _)| *id).collect(),
             wide_until: None,
             host_draws: false,
-            decoder: Decoder::new(),
-            stop: StopStrings::new(options.stop.clone()),
             started_ms: None,
             decode_started_ms: 0.0,
             timings: Timings { prompt_tokens: prompt.len(), ..Default::default() },
@@ -180,6 +172,9 @@ impl Engine {
     async fn advance(&mut self, generation: &mut Generation) -> Result<Piece> {
         if !generation.prefilled && !self.prefill(generation).await? {
             return Ok(Piece::default());
+        }
+        if generation.constraint.is_some() {
+            return self.constrained_step(generation).await;
         }
         if generation.host_draws {
             return self.host_step(generation).await;
@@ -319,52 +314,25 @@ impl Engine {
     pub(super) fn accept(&mut self, generation: &mut Generation, ids: &[u32], logprobs: Vec<Logprobs>) -> Piece {
         let mut piece = Piece { logprobs, ..Piece::default() };
         for &id in ids {
-            if generation.drawn == 0 {
+            if generation.answer.drawn() == 0 {
                 generation.decode_started_ms = now_ms();
                 generation.timings.first_token_ms = generation.elapsed_ms();
             } else {
                 self.cached.push(generation.last);
             }
             piece.ids.push(id);
-            generation.drawn += 1;
             generation.last = id;
-            if let Some(reason) = self.stop_reason(generation, id, &mut piece.text) {
-                self.end(generation, reason, &mut piece);
+            if let Some(reason) = generation.answer.push(&self.tokenizer, id, &mut piece.text) {
+                self.end(generation, reason);
                 break;
             }
         }
         piece
     }
 
-    /// Shows the token's text and says whether the answer ends with it.
-    fn stop_reason(&self, generation: &mut Generation, id: u32, shown: &mut String) -> Option<StopReason> {
-        if generation.stop_ids.contains(&id) {
-            return Some(if self.tokenizer.is_eog(id) { StopReason::Eos } else { StopReason::StopId });
-        }
-        let text = generation.decoder.push(&self.tokenizer, id);
-        let (text, met) = generation.stop.push(&text);
-        shown.push_str(&text);
-        if met {
-            Some(StopReason::StopString)
-        } else if generation.drawn == generation.options.max_tokens {
-            Some(StopReason::MaxTokens)
-        } else if generation.position() > self.info.n_ctx {
-            Some(StopReason::ContextFull)
-        } else {
-            None
-        }
-    }
-
-    fn end(&mut self, generation: &mut Generation, stop_reason: StopReason, piece: &mut Piece) {
+    pub(super) fn end(&mut self, generation: &mut Generation, stop_reason: StopReason) {
         self.discard(generation);
-        if stop_reason != StopReason::StopString {
-            let (text, met) = generation.stop.push(&generation.decoder.finish());
-            piece.text.push_str(&text);
-            if !met {
-                piece.text.push_str(&generation.stop.finish());
-            }
-        }
-        generation.timings.decode_tokens = generation.drawn - 1;
+        generation.timings.decode_tokens = generation.answer.drawn() - 1;
         generation.timings.decode_ms = now_ms() - generation.decode_started_ms;
         generation.stats.ring = self.backend.ring_counters();
         generation.stats.prefill_busy_ms = self.backend.busy_ms(Phase::Prefill);
@@ -380,49 +348,7 @@ impl Engine {
     /// Forgets what is in flight.
     pub(super) fn discard(&mut self, generation: &mut Generation) {
         generation.stats.discarded_steps += self.in_flight.drain(..).map(|flying| flying.steps as u64).sum::<u64>();
-        generation.submitted = generation.drawn;
+        generation.submitted = generation.answer.drawn();
         self.flow.1.begin();
-    }
-}
-
-/// Checks that something can end the answer; `n_stop_ids` counts the model's own.
-fn check_stops(options: &GenerateOptions, n_stop_ids: usize) -> Result<()> {
-    if n_stop_ids > MAX_STOP_IDS {
-        let found = n_stop_ids.to_string();
-        return Err(Error::BadOption { option: "stop ids", found, expected: "at most 64, the model's own included" });
-    }
-    if n_stop_ids == 0 && options.stop.is_empty() && !options.ignore_eos {
-        let found = "none, and the model has no end token".into();
-        return Err(Error::BadOption { option: "stop", found, expected: "a stop id, a stop text, or ignore_eos" });
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_that_nothing_could_end_is_refused() {
-        let options = |stop: &[&str], ignore_eos| GenerateOptions {
-            stop: stop.iter().map(|s| s.to_string()).collect(),
-            ignore_eos,
-            ..Default::default()
-        };
-        let cases = [
-            (options(&[], false), 0, Some("stop")),
-            (options(&[], false), 1, None),
-            (options(&[], true), 0, None),
-            (options(&["x"], false), 0, None),
-            (options(&[], false), 64, None),
-            (options(&["x"], true), 65, Some("stop ids")),
-        ];
-        for (options, n_stop_ids, wanted) in cases {
-            let found = match check_stops(&options, n_stop_ids) {
-                Err(Error::BadOption { option, .. }) => Some(option),
-                _ => None,
-            };
-            assert_eq!(found, wanted, "{n_stop_ids} ids, {options:?}");
-        }
     }
 }

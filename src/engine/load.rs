@@ -1,10 +1,12 @@
 //! From a source of bytes to a running engine.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::any_backend::AnyBackend;
-use super::backend::Backend;
+use super::backend::{Backend, Capacity, WeightSink};
+use super::fingerprint::{self, Fingerprinting};
 use super::flow::FlowControl;
 use super::policy::{Flow, Policy};
 use super::recurrent::Recurrent;
@@ -18,7 +20,7 @@ use crate::gpu::{Gpu, GpuBackend, GpuWeights};
 use crate::model::Model;
 use crate::model::load::{CancelToken, ProgressFn, load_weights};
 use crate::model::weights::Role;
-use crate::plan::{KvType, Plan};
+use crate::plan::{KvType, PAGE, Plan};
 use crate::tokenizer::Tokenizer;
 
 /// Where to compute.
@@ -34,12 +36,16 @@ pub enum BackendChoice {
 }
 
 /// How to load a model.
-#[derive(Default)]
 pub struct LoadOptions {
     /// Where to compute.
     pub backend: BackendChoice,
     /// Tokens the cache holds; by default what the model was trained on, at most 4,096.
     pub n_ctx: Option<usize>,
+    /// Sequences that a [`Scheduler`](super::Scheduler) runs at once, 1 to 64.
+    pub slots: usize,
+    /// Bytes of the cache that all sequences share, rounded down to whole pages; by default what `slots` sequences of `n_ctx` tokens need. At least
+    /// one sequence of `n_ctx` tokens has to fit; where `n_ctx` is not given it is as large as fits.
+    pub cache_bytes: Option<u64>,
     /// What keys and values are stored as.
     pub kv: KvType,
     /// Picks the adapter whose name contains this text.
@@ -52,6 +58,23 @@ pub struct LoadOptions {
     pub progress: Option<Box<ProgressFn<'static>>>,
     /// Cancels the load.
     pub cancel: CancelToken,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions {
+            backend: BackendChoice::Auto,
+            n_ctx: None,
+            slots: 1,
+            cache_bytes: None,
+            kv: KvType::default(),
+            adapter: None,
+            gpu: None,
+            policy: Policy::default(),
+            progress: None,
+            cancel: CancelToken::default(),
+        }
+    }
 }
 
 /// Context size where none is asked for.
@@ -73,11 +96,11 @@ impl Engine {
         model.plan = model.plan.with_kv(options.kv)?;
         let tokenizer = Tokenizer::from_metadata(&file.header.metadata)?;
         let template = ChatTemplate::from_metadata(&file.header.metadata).map_err(|error| error.to_string());
-        let n_ctx = context_size(&model, options.n_ctx)?;
+        let capacity = capacity(&model, &options)?;
         let mut device = choose_device(&options, &model).await?;
         let mut progress = options.progress.take().unwrap_or_else(|| Box::new(|_| {}));
-        let mut job = Job { file: &file, model: &model, n_ctx, progress: &mut *progress, cancel: &options.cancel };
-        let backend = match device.gpu.take() {
+        let mut job = Job { file: &file, model: &model, capacity, progress: &mut *progress, cancel: &options.cancel };
+        let (backend, fingerprint) = match device.gpu.take() {
             None => job.on_cpu().await?,
             Some(gpu) => match job.on_gpu(&gpu).await {
                 Err(error) if options.backend == BackendChoice::Auto && is_lack_of_room(&error) => {
@@ -99,15 +122,17 @@ impl Engine {
             adapter: backend.info().adapter.clone(),
             exact: device.exact,
             fallback_reason: device.fallback_reason,
-            n_ctx,
+            n_ctx: capacity.n_ctx,
             n_vocab: model.plan.n_vocab,
         };
         Ok(Engine {
             model,
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
+            grammars: OnceCell::new(),
             template,
             backend,
             info,
+            fingerprint,
             cached: Vec::new(),
             recurrent,
             policy: options.policy,
@@ -122,24 +147,32 @@ impl Engine {
 struct Job<'a> {
     file: &'a GgufFile,
     model: &'a Model,
-    n_ctx: usize,
+    capacity: Capacity,
     progress: &'a mut ProgressFn<'static>,
     cancel: &'a CancelToken,
 }
 
 impl Job<'_> {
-    async fn on_cpu(&mut self) -> Result<AnyBackend> {
-        let mut weights = CpuWeights::default();
-        load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
-        let plan = Arc::new(self.model.plan.clone());
-        Ok(AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.n_ctx)?)))
+    /// Loads the weights; returns the model's fingerprint.
+    async fn load(&mut self, weights: &mut impl WeightSink) -> Result<u64> {
+        let mut hash = fingerprint::of_header(&self.file.header, self.model);
+        let mut sink = Fingerprinting { sink: weights, hash: &mut hash };
+        load_weights(self.file, &self.model.weights, &mut sink, self.progress, self.cancel).await?;
+        Ok(hash.value())
     }
 
-    async fn on_gpu(&mut self, gpu: &Gpu) -> Result<AnyBackend> {
-        let mut weights = GpuWeights::new(gpu);
-        load_weights(self.file, &self.model.weights, &mut weights, self.progress, self.cancel).await?;
+    async fn on_cpu(&mut self) -> Result<(AnyBackend, u64)> {
+        let mut weights = CpuWeights::default();
+        let fingerprint = self.load(&mut weights).await?;
         let plan = Arc::new(self.model.plan.clone());
-        Ok(AnyBackend::Gpu(Box::new(GpuBackend::new(gpu, plan, weights, self.n_ctx).await?)))
+        Ok((AnyBackend::Cpu(Box::new(CpuBackend::new(plan, weights, self.capacity)?)), fingerprint))
+    }
+
+    async fn on_gpu(&mut self, gpu: &Gpu) -> Result<(AnyBackend, u64)> {
+        let mut weights = GpuWeights::new(gpu);
+        let fingerprint = self.load(&mut weights).await?;
+        let plan = Arc::new(self.model.plan.clone());
+        Ok((AnyBackend::Gpu(Box::new(GpuBackend::new(gpu, plan, weights, self.capacity).await?)), fingerprint))
     }
 }
 
@@ -195,6 +228,27 @@ pub(super) fn context_size(model: &Model, asked: Option<usize>) -> Result<usize>
         Some(n) if n >= 1 && n <= trained => Ok(n),
         Some(n) => Err(Error::ContextFull { needed: n, limit: trained }),
     }
+}
+
+/// Room for the sequences asked for.
+fn capacity(model: &Model, options: &LoadOptions) -> Result<Capacity> {
+    let n_ctx = context_size(model, options.n_ctx)?;
+    let slots = options.slots;
+    let of = |n_ctx| Capacity { slots, snapshots: slots.max(4), ..Capacity::from(n_ctx) };
+    let Some(bytes) = options.cache_bytes else {
+        let pages = n_ctx.div_ceil(PAGE).saturating_mul(slots);
+        return Ok(Capacity { pages, ..of(n_ctx) });
+    };
+    let page_bytes = model.plan.page_bytes() as u64;
+    let pages = usize::try_from(bytes / page_bytes).unwrap_or(usize::MAX);
+    let wanted = if options.n_ctx.is_some() { n_ctx } else { n_ctx.min(pages.saturating_mul(PAGE)).max(1) };
+    if wanted.div_ceil(PAGE) > pages {
+        let needed = wanted.div_ceil(PAGE) as u64 * page_bytes;
+        return Err(Error::CacheTooSmall { tokens: wanted, needed, there: bytes });
+    }
+    // More than every sequence could use is not needed.
+    let pages = pages.min(wanted.div_ceil(PAGE).saturating_mul(slots));
+    Ok(Capacity { pages, ..of(wanted) })
 }
 
 pub(super) fn model_name(file: &GgufFile) -> String {

@@ -14,36 +14,50 @@
 //! # }
 //! ```
 
+mod answer;
 mod any_backend;
 pub mod backend;
 mod bench;
+mod chat;
 pub(crate) mod clock;
+mod constrained;
 pub mod debug;
+mod fingerprint;
 mod floor;
 mod flow;
 mod generate;
 pub(crate) mod ledger;
 mod load;
 mod options;
+pub mod pages;
 pub mod policy;
 pub mod profile;
 mod profiling;
 mod recover;
 mod recurrent;
+pub mod scheduler;
 mod step;
 mod stop;
 
 pub use bench::{BenchOptions, BenchReport};
+pub use chat::ChatPrompt;
 pub use floor::Floor;
 pub use generate::Generation;
 pub use load::{BackendChoice, LoadOptions};
 pub use options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
+pub use pages::PageCounters;
 pub use policy::Policy;
 pub use profile::Profile;
 pub use profiling::ProfileOptions;
+pub use scheduler::{
+    BatchBenchOptions, BatchBenchReport, BatchBenchRow, Completion, EmbeddingRequest, Event, EventKind, Request,
+    RequestId, Scheduler, SchedulerCounters, SchedulerOptions, bench_batches,
+};
 pub use step::{LogitsRow, Pooling};
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use any_backend::{AnyBackend, InFlight};
 use backend::{Backend, Counters, Readback};
@@ -51,8 +65,9 @@ use flow::FlowControl;
 use policy::Flow;
 use recurrent::Recurrent;
 
-use crate::chat::{ChatTemplate, Message, RenderOptions};
+use crate::chat::ChatTemplate;
 use crate::error::{Error, Result};
+use crate::grammar::{Constraint, Grammar, GrammarEnv};
 use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
@@ -89,11 +104,15 @@ const SLOT: usize = 0;
 /// A loaded model with one sequence.
 pub struct Engine {
     model: Model,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
+    /// What constraints share; made when first asked for.
+    grammars: OnceCell<GrammarEnv>,
     /// The file's template, if any, or why it cannot be used.
     template: Result<Option<ChatTemplate>, String>,
     backend: AnyBackend,
     info: Info,
+    /// Tells the model from others.
+    fingerprint: u64,
     /// Tokens whose keys and values are in the cache, first position first.
     cached: Vec<u32>,
     /// Where recurrent layers stand, where the model has any.
@@ -126,6 +145,11 @@ impl Engine {
         &self.model
     }
 
+    /// Sequences it has room for.
+    pub fn slots(&self) -> usize {
+        self.backend.capacity().slots
+    }
+
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
@@ -141,24 +165,19 @@ impl Engine {
         self.backend.restrict_readbacks(allowed);
     }
 
-    /// Whether the file has a chat template.
-    pub fn has_chat_template(&self) -> bool {
-        matches!(self.template, Ok(Some(_)))
-    }
-
-    /// Token ids of a conversation, rendered by the file's own template, ready for the assistant's answer.
+    /// A constraint at the beginning of its text. The first one takes a moment: the vocabulary becomes a trie.
     ///
     /// # Errors
-    /// [`Error::Template`] where the file has no template or it refuses the messages.
-    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
-        let unusable = |reason: &str| Error::Template { reason: format!("{reason}; use a raw prompt") };
-        let template = match &self.template {
-            Ok(Some(template)) => template,
-            Ok(None) => return Err(unusable("the file has none")),
-            Err(reason) => return Err(unusable(reason)),
+    /// [`Error::Grammar`], which names the fault, and [`Error::Tokenizer`] for a vocabulary that is too large.
+    pub fn constraint(&self, grammar: &Grammar) -> Result<Constraint> {
+        let env = match self.grammars.get() {
+            Some(env) => env,
+            None => {
+                let env = GrammarEnv::new(self.tokenizer.clone(), self.info.n_vocab)?;
+                self.grammars.get_or_init(|| env)
+            }
         };
-        let text = template.render(messages, &RenderOptions::default())?;
-        Ok(self.tokenizer.encode_chat(&text))
+        env.constraint(grammar)
     }
 
     /// Token ids of a text as it is: special tokens parsed, BOS and EOS added as the model says.

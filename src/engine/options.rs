@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::backend::RingCounters;
 use super::policy::Policy;
 use crate::error::{Error, Result};
+use crate::grammar::Grammar;
 use crate::sample::{Logprobs, MAX_TOP_LOGPROBS, Sampling};
 
 /// What is asked for.
@@ -18,10 +19,14 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Token ids that end the answer, besides the model's own.
     pub stop_ids: Vec<u32>,
+    /// Control tokens whose text is shown: the marks that a parser of the answer looks for.
+    pub shown_tokens: Vec<u32>,
     /// Goes on after the model's own end tokens: for measuring.
     pub ignore_eos: bool,
     /// Gives each token's log-probability and those of this many likeliest tokens, at most 20. Costs an awaited step a token.
     pub logprobs: Option<usize>,
+    /// What the answer has to look like. Costs an awaited step a token that is drawn; tokens that the grammar forces are fed together.
+    pub grammar: Option<Grammar>,
     /// Prompt tokens fed at once; 0 leaves it to the backend.
     pub chunk: usize,
     /// How to decode, where it is not as the engine was loaded.
@@ -35,8 +40,10 @@ impl Default for GenerateOptions {
             sampling: Sampling::GREEDY,
             stop: Vec::new(),
             stop_ids: Vec::new(),
+            shown_tokens: Vec::new(),
             ignore_eos: false,
             logprobs: None,
+            grammar: None,
             chunk: 0,
             policy: None,
         }
@@ -76,6 +83,8 @@ pub enum StopReason {
     MaxTokens,
     /// The context is full.
     ContextFull,
+    /// Nothing can follow what the grammar asked for.
+    GrammarEnd,
 }
 
 /// Where the time went. Prefill and decode are separate; the first token belongs to neither rate.

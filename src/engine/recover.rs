@@ -26,7 +26,7 @@ impl Engine {
             _ => return Err(self.not_finite(trip)),
         };
         generation.stats.widened += 1;
-        generation.wide_until = Some(generation.drawn.saturating_add(window));
+        generation.wide_until = Some(generation.answer.drawn().saturating_add(window));
         self.backend.configure(generation.policy.execution(true))?;
         self.restart(generation);
         Ok(())
@@ -40,7 +40,7 @@ impl Engine {
 
     /// Brings the guard's limit back where it was lifted for long enough.
     pub(super) fn narrow(&mut self, generation: &mut Generation) -> Result<()> {
-        if generation.wide_until.is_none_or(|until| generation.drawn < until) {
+        if generation.wide_until.is_none_or(|until| generation.answer.drawn() < until) {
             return Ok(());
         }
         generation.wide_until = None;
@@ -51,7 +51,7 @@ impl Engine {
 
     /// The next burst feeds the last token again; before the first one the prompt is fed again.
     fn restart(&mut self, generation: &mut Generation) {
-        if generation.drawn == 0 {
+        if generation.answer.drawn() == 0 {
             self.cached.truncate(generation.timings.cached_tokens);
             generation.prefilled = false;
             generation.first = First::FromLogits;
@@ -63,13 +63,13 @@ impl Engine {
     /// From now on the host draws. `id` is what the device gave, if anything. Where the host drew already there is nobody else to ask.
     pub(super) async fn distrust_device(&mut self, generation: &mut Generation, id: Option<u32>) -> Result<()> {
         if !self.backend.is_gpu() {
-            return Err(Error::NoCandidate { position: generation.position(), n_vocab: self.info.n_vocab });
+            return Err(Error::NoCandidate { position: generation.answer.position(), n_vocab: self.info.n_vocab });
         }
         self.discard(generation);
         generation.stats.fallbacks += 1;
         generation.host_draws = true;
         let logits = self.logits_again(generation).await?;
-        generation.invalid_draw.get_or_insert(describe(&logits, id, generation.position()));
+        generation.invalid_draw.get_or_insert(describe(&logits, id, generation.answer.position()));
         Ok(())
     }
 
@@ -81,12 +81,12 @@ impl Engine {
             self.react(generation, trip)?;
             return Ok(Piece::default());
         }
-        let position = generation.position();
+        let position = generation.answer.position();
         let mut history = self.cached.clone();
-        if generation.drawn > 0 {
+        if generation.answer.drawn() > 0 {
             history.push(generation.last);
         }
-        let id = draw(&logits, &generation.options.sampling, position as u32, &history);
+        let id = draw(&logits, &generation.options.sampling, position as u32, &history, None);
         let id = id.ok_or(Error::NoCandidate { position, n_vocab: self.info.n_vocab })?;
         let logprobs = generation.options.logprobs.map(|n| top_logprobs(&logits, id, n)).into_iter().collect();
         Ok(self.accept(generation, &[id], logprobs))
@@ -94,9 +94,9 @@ impl Engine {
 
     /// Feeds the last token again and reads the logits after it.
     async fn logits_again(&mut self, generation: &Generation) -> Result<Vec<f32>> {
-        let is_cached = generation.drawn == 0;
+        let is_cached = generation.answer.drawn() == 0;
         let last = if is_cached { generation.prompt[generation.prompt.len() - 1] } else { generation.last };
-        self.cached.truncate(generation.position() - 1);
+        self.cached.truncate(generation.answer.position() - 1);
         self.feed_next(&[last]).await?;
         self.cached.extend(is_cached.then_some(last));
         self.backend.head(SLOT, 0).await?;

@@ -62,7 +62,7 @@ impl Recurrent {
 }
 
 /// Where a snapshot is wanted next on the way from `position` to the end of a prompt of `end` tokens; `end` where nowhere.
-fn next_stop(position: usize, end: usize) -> usize {
+pub(super) fn next_stop(position: usize, end: usize) -> usize {
     let spaced = (position / SPACING + 1) * SPACING;
     let last = (end - 1) / PAGE * PAGE;
     let stop = if last > position { spaced.min(last) } else { spaced };

@@ -1,6 +1,8 @@
 //! Single steps on the engine's sequence, for callers that decide themselves what comes next. They are the steps that generations are
 //! made of, with the same bits.
 
+use std::ops::Range;
+
 use super::backend::{Backend, Burst, Drawn, First, Row, RowEnd, only};
 use super::{Engine, SLOT};
 use crate::error::{Error, Result};
@@ -15,6 +17,29 @@ pub enum Pooling {
     Mean,
     /// All of them, one after another.
     None,
+}
+
+impl Pooling {
+    /// The rows needed of a chunk of `n` tokens, which ends the text or not.
+    pub(super) fn rows(self, n: usize, is_end: bool) -> Range<usize> {
+        if self == Pooling::Last { n - usize::from(is_end)..n } else { 0..n }
+    }
+
+    /// Adds the next of these rows to what was pooled.
+    pub(super) fn add(self, pooled: &mut Vec<f32>, state: &[f32]) {
+        match self {
+            Pooling::Mean if !pooled.is_empty() => pooled.iter_mut().zip(state).for_each(|(sum, x)| *sum += x),
+            _ => pooled.extend(state),
+        }
+    }
+
+    /// The embedding of `n` tokens.
+    pub(super) fn finish(self, mut pooled: Vec<f32>, n: usize) -> Vec<f32> {
+        if self == Pooling::Mean {
+            pooled.iter_mut().for_each(|sum| *sum /= n as f32);
+        }
+        pooled
+    }
 }
 
 /// The logits of a step.
@@ -126,27 +151,17 @@ impl Engine {
     pub async fn advance_with_embedding(&mut self, tokens: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
         self.begin_steps(tokens)?;
         let start = self.cached.len();
-        let (mut all, mut sum) = (Vec::new(), Vec::new());
+        let mut pooled = Vec::new();
         for part in tokens.chunks(self.chunk_len(0)) {
             self.feed_next(part).await?;
             self.cached.extend(part);
             let is_end = self.cached.len() == start + tokens.len();
-            let from = if pooling == Pooling::Last { part.len() - usize::from(is_end) } else { 0 };
-            for row in from..part.len() {
-                let embedding = self.backend.embedding(row).await?;
-                match pooling {
-                    Pooling::Mean if sum.is_empty() => sum = embedding,
-                    Pooling::Mean => sum.iter_mut().zip(&embedding).for_each(|(sum, x)| *sum += x),
-                    Pooling::Last | Pooling::None => all.extend(embedding),
-                }
+            for row in pooling.rows(part.len(), is_end) {
+                pooling.add(&mut pooled, &self.backend.embedding(row).await?);
             }
         }
         self.check_guard().await?;
-        if pooling == Pooling::Mean {
-            let n = tokens.len() as f32;
-            return Ok(sum.into_iter().map(|sum| sum / n).collect());
-        }
-        Ok(all)
+        Ok(pooling.finish(pooled, tokens.len()))
     }
 
     /// Checks tokens to be fed next and ends the generation under way.

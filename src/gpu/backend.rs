@@ -22,8 +22,8 @@ use super::weights::GpuWeights;
 use super::words::read_words;
 use crate::engine::backend::{
     Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
-    RingCounters, RingSize, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot,
-    check_state_bytes, forward_rows,
+    RingCounters, RingSize, Row, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot,
+    check_state_bytes,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
@@ -340,6 +340,13 @@ impl Backend for GpuBackend {
         Ok(())
     }
 
+    fn begin(&mut self, slot: usize, tokens: &[u32]) -> Result<()> {
+        self.limits().check_sequence(slot, tokens)?;
+        self.write_history(slot, tokens, 0);
+        self.reset_guard(slot);
+        Ok(())
+    }
+
     fn copy_page(&mut self, from: u32, to: u32) -> Result<()> {
         check_page(from, self.sequence.capacity)?;
         check_page(to, self.sequence.capacity)?;
@@ -455,17 +462,20 @@ impl Backend for GpuBackend {
         self.gpu.check()
     }
 
-    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()> {
-        let greedy = Sampling::GREEDY;
-        let rows = forward_rows(slots, positions, &greedy);
-        Burst { rows: &rows, steps: 1 }.check(self.limits(), &self.sequence.tables)?;
-        self.prepare_instance(slots.len())?;
-        let entries: Vec<_> = slots.iter().map(|slot| RowEntry { slot: *slot as u32, ..Zeroable::zeroed() }).collect();
+    async fn forward(&mut self, rows: &[Row<'_>]) -> Result<()> {
+        Burst { rows, steps: 1 }.check_forward(self.limits(), &self.sequence.tables)?;
+        self.prepare_instance(rows.len())?;
+        let mut entries = Vec::with_capacity(rows.len());
+        for row in rows {
+            self.write_row(row);
+            entries.push(RowEntry { slot: row.slot as u32, ..Zeroable::zeroed() });
+        }
         self.write_rows(RowsHeader::batch(&entries));
+        let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();
         let mut commands = self.timed_commands(Phase::Decode);
-        let instance = self.instance(slots.len());
-        commands.record(&instance.body, positions);
-        commands.record(&instance.head, positions);
+        let instance = self.instance(rows.len());
+        commands.record(&instance.body, &positions);
+        commands.record(&instance.head, &positions);
         self.fed_rows = 0;
         self.submit_alone(commands).await?;
         self.gpu.check()

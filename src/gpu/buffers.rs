@@ -54,6 +54,7 @@ impl Allocator {
             device.create_buffer(&wgpu::BufferDescriptor { label: Some(what), size, usage, mapped_at_creation: false });
         let errors: Vec<ErrorFuture> = vec![Box::pin(validation.pop()), Box::pin(memory.pop())];
         Tally::add(&self.gpu.tally().buffers_created, 1);
+        Tally::add(&self.gpu.tally().buffer_bytes, size);
         self.pending.push(Pending { what: what.into(), bytes: size, errors });
         buffer
     }

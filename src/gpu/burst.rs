@@ -97,7 +97,7 @@ impl GpuBackend {
     }
 
     /// Writes what the device does not know yet of a row.
-    fn write_row(&mut self, row: &Row<'_>) {
+    pub(super) fn write_row(&mut self, row: &Row<'_>) {
         let slot = row.slot;
         let draws_anew = self.write_rules(slot, row.sampling);
         let stops_anew = self.slots[slot].stops != row.stop_ids;

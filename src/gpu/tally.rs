@@ -12,6 +12,7 @@ pub(crate) struct Tally {
     pub(crate) maps: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) buffers_created: AtomicU64,
+    pub(crate) buffer_bytes: AtomicU64,
     pub(crate) bind_groups_created: AtomicU64,
     pub(crate) query_sets_created: AtomicU64,
 }
@@ -30,6 +31,7 @@ impl Tally {
             maps: self.maps.load(Relaxed),
             bytes_read: self.bytes_read.load(Relaxed),
             buffers_created: self.buffers_created.load(Relaxed),
+            buffer_bytes: self.buffer_bytes.load(Relaxed),
             bind_groups_created: self.bind_groups_created.load(Relaxed),
             query_sets_created: self.query_sets_created.load(Relaxed),
         }

@@ -1,4 +1,4 @@
-//! Bans, biases, penalties and temperature.
+//! Masks, bans, biases, penalties and temperature.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,18 @@ pub(super) fn usable(logit: f32) -> Option<f32> {
     (!out).then(|| logit.clamp(-LARGEST, LARGEST))
 }
 
-/// The ids that can be drawn, ascending, with their values. Ids of biases and history are below `n_vocab`; banned ids, and those whose logit is NaN
-/// or -infinity, are left out.
+/// Whether `mask` allows an id; an id past its end it does not.
+fn allows(mask: Option<&[u32]>, id: u32) -> bool {
+    mask.is_none_or(|mask| mask.get(id as usize / 32).is_some_and(|word| (word >> (id % 32)) & 1 == 1))
+}
+
+/// The ids that can be drawn, ascending, with their values. Ids of biases and history are below `n_vocab`; ids that are masked or banned, and those
+/// whose logit is NaN or -infinity, are left out.
 pub(super) fn adjusted<'a>(
     logits: &'a [f32],
     sampling: &'a Sampling,
     history: &[u32],
+    mask: Option<&'a [u32]>,
 ) -> impl Iterator<Item = Candidate> + use<'a> {
     // A bias and a number of occurrences for the few ids that have them.
     let mut changes: BTreeMap<u32, (f32, u32)> = BTreeMap::new();
@@ -35,7 +41,7 @@ pub(super) fn adjusted<'a>(
     let value = move |(id, logit): (u32, &f32)| {
         let change = changes.next_if(|(changed, _)| *changed == id);
         let (bias, count) = change.map_or((0.0, 0), |(_, change)| change);
-        let logit = usable(*logit).filter(|_| bias != f32::NEG_INFINITY)?;
+        let logit = usable(*logit).filter(|_| bias != f32::NEG_INFINITY && allows(mask, id))?;
         let biased = logit + bias;
         let punished = if count > 0 { punish(biased, count, sampling) } else { biased };
         Some(Candidate { id, value: flush_small(guard(punished * factor)) })

@@ -27,19 +27,20 @@ use candidates::Candidate;
 pub const DRAW_STREAM: u32 = 0;
 
 /// Draws the token at `position`; `history` holds the tokens before it, the last one last (only as many as penalties look at matter).
-/// Ties go to the lowest id. `None` where no id can be drawn: each is banned, or its logit is NaN or -infinity.
-pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32]) -> Option<u32> {
+/// With a `mask`, bit `id % 32` of word `id / 32` set where an id is allowed, the others cannot be drawn, and ids past its end neither.
+/// Ties go to the lowest id. `None` where no id can be drawn: each is banned or masked, or its logit is NaN or -infinity.
+pub fn draw(logits: &[f32], sampling: &Sampling, position: u32, history: &[u32], mask: Option<&[u32]>) -> Option<u32> {
     let word = noise::words(sampling.seed, position);
     if sampling.filters() {
-        pick(kept(logits, sampling, history), sampling, word)
+        pick(kept(logits, sampling, history, mask), sampling, word)
     } else {
-        pick(adjust::adjusted(logits, sampling, history), sampling, word)
+        pick(adjust::adjusted(logits, sampling, history, mask), sampling, word)
     }
 }
 
 /// The ids that the filters leave, in any order.
-fn kept(logits: &[f32], sampling: &Sampling, history: &[u32]) -> Vec<Candidate> {
-    let mut candidates = adjust::adjusted(logits, sampling, history).collect();
+fn kept(logits: &[f32], sampling: &Sampling, history: &[u32], mask: Option<&[u32]>) -> Vec<Candidate> {
+    let mut candidates = adjust::adjusted(logits, sampling, history, mask).collect();
     top_k::keep(&mut candidates, sampling.top_k);
     candidates::sort(&mut candidates);
     top_p::keep(&mut candidates, sampling.top_p);

@@ -47,8 +47,16 @@ impl Tokenizer {
     /// Ids of `text`, nothing added. With `special`, special tokens that the text spells out are recognised; without,
     /// they are plain text (tokens that the file calls user-defined are recognised always).
     pub fn encode(&self, text: &str, special: bool) -> Vec<u32> {
+        self.encode_fragments(text, special, true)
+    }
+
+    /// Ids of `text` in the middle of other text: special tokens are plain text, and SentencePiece puts no blank in front.
+    pub fn encode_continued(&self, text: &str) -> Vec<u32> {
+        self.encode_fragments(text, false, false)
+    }
+
+    fn encode_fragments(&self, text: &str, special: bool, mut after_special: bool) -> Vec<u32> {
         let mut ids = Vec::new();
-        let mut after_special = true;
         for fragment in self.finder.cut(&self.vocab, text, special) {
             match (fragment, &self.algorithm) {
                 (Fragment::Token(id), _) => ids.push(id),

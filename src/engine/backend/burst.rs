@@ -80,6 +80,13 @@ impl Limits {
         }
     }
 
+    /// Checks a slot and the tokens that are in its cache.
+    pub(crate) fn check_sequence(self, slot: usize, tokens: &[u32]) -> Result<()> {
+        self.check_slot(slot)?;
+        self.check_tokens(tokens)?;
+        self.check_room(tokens.len())
+    }
+
     /// Checks that there is such a slot.
     pub(crate) fn check_slot(self, slot: usize) -> Result<()> {
         match slot < self.capacity.slots {
@@ -152,6 +159,18 @@ impl Burst<'_> {
         Ok(())
     }
 
+    /// Checks the rows of a `forward`.
+    ///
+    /// # Errors
+    /// Those of [`Burst::check`], and `BadOption` for rows that feed nothing.
+    pub(crate) fn check_forward(&self, limits: Limits, tables: &BlockTables) -> Result<()> {
+        self.check(limits, tables)?;
+        match self.only_draws_first() {
+            true => bad("rows that feed nothing", self.rows.len(), "none in a step without a draw"),
+            false => Ok(()),
+        }
+    }
+
     /// Checks what does not depend on the sequences; a burst has at most `max_steps` steps.
     ///
     /// # Errors
@@ -180,12 +199,6 @@ impl Burst<'_> {
         }
         Ok(())
     }
-}
-
-/// The rows of a `forward`: they go on from their states.
-pub(crate) fn forward_rows<'a>(slots: &[usize], positions: &[usize], sampling: &'a Sampling) -> Vec<Row<'a>> {
-    let places = slots.iter().zip(positions);
-    places.map(|(slot, position)| Row::new(*slot, First::FromState, *position, sampling)).collect()
 }
 
 /// Checks that there is such a page.

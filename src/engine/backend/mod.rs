@@ -4,8 +4,7 @@ mod burst;
 mod guard;
 
 pub(crate) use burst::{
-    BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
-    forward_rows, only,
+    BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, only,
 };
 pub use burst::{Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd};
 pub use guard::Trip;
@@ -102,7 +101,7 @@ pub struct RingCounters {
 }
 
 /// Work of the device, counted since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Command buffers submitted.
     pub submits: u64,
@@ -114,6 +113,8 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Device buffers created.
     pub buffers_created: u64,
+    /// Bytes of the device buffers created.
+    pub buffer_bytes: u64,
     /// Bind groups created.
     pub bind_groups_created: u64,
     /// Query sets created.
@@ -130,6 +131,7 @@ impl std::ops::Sub for Counters {
             maps: self.maps - earlier.maps,
             bytes_read: self.bytes_read - earlier.bytes_read,
             buffers_created: self.buffers_created - earlier.buffers_created,
+            buffer_bytes: self.buffer_bytes - earlier.buffer_bytes,
             bind_groups_created: self.bind_groups_created - earlier.bind_groups_created,
             query_sets_created: self.query_sets_created - earlier.query_sets_created,
         }
@@ -228,6 +230,8 @@ pub trait Backend {
     fn configure(&mut self, execution: Execution) -> Result<()>;
     /// Names the pages that hold the logical pages `first ..` of a slot. At the beginning the first slot has the first pages, in order.
     fn set_pages(&mut self, slot: usize, first: usize, pages: &[u32]) -> Result<()>;
+    /// Begins a sequence in a slot: `tokens` are those whose keys and values are in its pages already. Resets the slot's guard.
+    fn begin(&mut self, slot: usize, tokens: &[u32]) -> Result<()>;
     /// Copies a page's keys and values of every layer.
     fn copy_page(&mut self, from: u32, to: u32) -> Result<()>;
     /// A page's keys and values, layer by layer, the same bytes on every backend.
@@ -247,9 +251,9 @@ pub trait Backend {
     async fn feed(&mut self, slot: usize, tokens: &[u32], position: usize) -> Result<()>;
     /// Computes a slot's logits from row `row` of the last `feed`.
     async fn head(&mut self, slot: usize, row: usize) -> Result<()>;
-    /// Feeds the token that each slot drew last and computes its logits: a step of a burst without its draw. `positions` are the tokens in each
-    /// slot's cache before.
-    async fn forward(&mut self, slots: &[usize], positions: &[usize]) -> Result<()>;
+    /// Feeds a token of each row and computes its logits: a step of a burst without its draw, which a burst from logits can follow. No row is
+    /// `First::FromLogits`.
+    async fn forward(&mut self, rows: &[Row<'_>]) -> Result<()>;
     /// A slot's logits, `[n_vocab]`.
     async fn read_logits(&mut self, slot: usize) -> Result<Vec<f32>>;
     /// The hidden state of row `row` of the last `feed` after the output norm, `[d]`.

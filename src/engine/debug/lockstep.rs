@@ -72,7 +72,7 @@ impl Pair {
     /// The likeliest token after the last row; `None` where no logit is a number.
     pub(super) fn likeliest(&self) -> Option<u32> {
         let logits = self.cpu.trace_words(List::Head, self.plan.logits);
-        draw(bytemuck::cast_slice(&logits), &Sampling::GREEDY, self.fed.len() as u32, &self.fed)
+        draw(bytemuck::cast_slice(&logits), &Sampling::GREEDY, self.fed.len() as u32, &self.fed, None)
     }
 
     /// Runs tokens on both: as a whole, then operation by operation where that is asked for or the whole differs. Returns whether
@@ -270,7 +270,7 @@ impl Pair {
             let (first, sampling) = (First::FromLogits, &chain.sampling);
             let row = Row::new(SLOT, first, position, sampling);
             let device = only(self.gpu.burst(Burst { rows: &[row], steps: 1 }).await?).ids.first().copied();
-            let cpu = draw(logits, sampling, position as u32, &self.fed);
+            let cpu = draw(logits, sampling, position as u32, &self.fed, None);
             if device == cpu {
                 report.equal_operations += 1;
                 continue;

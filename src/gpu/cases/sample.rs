@@ -67,7 +67,7 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
             let logits = row.logits(n_vocab, "logits");
             for (temperature, seed) in [(0.0, 0), (0.8, 7), (1.5, u64::MAX - 5)] {
                 let case = format!("{n_vocab} logits, {row:?}, temperature {temperature}");
-                results.push(rig.case(&logits, &Sampling::new(temperature, seed), case).await?);
+                results.push(rig.case(&logits, &Sampling::new(temperature, seed), None, case).await?);
             }
         }
     }
@@ -82,7 +82,7 @@ async fn run_share(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
         let plain = Sampling::new(1.0, seed);
         for sampling in [Sampling { top_p: 0.5, ..plain.clone() }, Sampling { typical_p: 0.5, ..plain }] {
             let case = format!("half of the mass, seed {seed}, top-p {}", sampling.top_p);
-            results.push(rig.case(&[0.0, 0.0, -17.5], &sampling, case).await?);
+            results.push(rig.case(&[0.0, 0.0, -17.5], &sampling, None, case).await?);
         }
     }
     Ok(())
@@ -100,8 +100,11 @@ pub async fn run_random_settings(gpu: &Gpu, table: &[(usize, usize)], results: &
             let logits = row.logits(n_vocab, &format!("logits {i}"));
             let sampling = random_settings(&mut Rng::new(i as u64, "settings"), n_vocab);
             let shown = Sampling { biases: Vec::new(), ..sampling.clone() };
-            let case = format!("{n_vocab} logits, {row:?}, {} biases, {shown:?}", sampling.biases.len());
-            results.push(rig.case(&logits, &sampling, case).await?);
+            let mask = random_mask(&mut Rng::new(i as u64, "mask"), n_vocab);
+            let allowed = mask.as_ref().map(|mask| mask.iter().map(|word| word.count_ones()).sum::<u32>());
+            let biases = sampling.biases.len();
+            let case = format!("{n_vocab} logits, {row:?}, {biases} biases, mask of {allowed:?}, {shown:?}");
+            results.push(rig.case(&logits, &sampling, mask.as_deref(), case).await?);
         }
     }
     Ok(())
@@ -110,6 +113,19 @@ pub async fn run_random_settings(gpu: &Gpu, table: &[(usize, usize)], results: &
 /// One of `values`.
 fn one_of<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
     values[(rng.uniform(0.0, values.len() as f32) as usize).min(values.len() - 1)]
+}
+
+/// Ids that may be drawn, in two of three draws: all, some, few, one or none.
+fn random_mask(rng: &mut Rng, n_vocab: usize) -> Option<Vec<u32>> {
+    let share = one_of(rng, &[2.0, 0.5, 0.5, 0.01, 0.0, -1.0, -1.0, -1.0]);
+    let only = rng.uniform(0.0, n_vocab as f32) as usize;
+    let mut mask = vec![0; n_vocab.div_ceil(32)];
+    for id in 0..n_vocab {
+        if rng.uniform(0.0, 1.0) < share || (share == 0.0 && id == only) {
+            mask[id / 32] |= 1 << (id % 32);
+        }
+    }
+    (share >= 0.0 || only.is_multiple_of(7)).then_some(mask)
 }
 
 fn random_settings(rng: &mut Rng, n_vocab: usize) -> Sampling {
@@ -188,14 +204,21 @@ impl Rig {
         Ok(Rig { gpu: gpu.clone(), table, instance, sampler, history })
     }
 
-    async fn case(&self, logits: &[f32], sampling: &Sampling, case: String) -> Result<CaseResult> {
+    async fn case(
+        &self,
+        logits: &[f32],
+        sampling: &Sampling,
+        mask: Option<&[u32]>,
+        case: String,
+    ) -> Result<CaseResult> {
         let (instance, sequence) = (&self.instance, &self.table.sequence);
         instance.set(LOGITS, logits);
         instance.set_state(State { fed: 1, step: STEP, ..State::at(POSITION as usize) }.drawing(sampling));
-        instance.set_how(how(sampling, false));
+        instance.set_how(how(sampling, mask.is_some()));
+        write(&self.gpu, &sequence.masks, 0, bytemuck::cast_slice(mask.unwrap_or_default()));
         write(&self.gpu, &sequence.rules, 0, &rules(sampling));
         instance.run_steps(self.sampler.steps(Draws::of([sampling])));
-        let token = draw(logits, sampling, POSITION + 1, &self.history);
+        let token = draw(logits, sampling, POSITION + 1, &self.history, mask);
         let mut found = instance.read(sequence.ring.words(), STEP as usize + 1).await?;
         let state = instance.read(&sequence.state, state_at(0) as usize / 4 + 3).await?;
         found.extend(&state[state.len() - 3..]);

@@ -15,7 +15,7 @@ fn counts(logits: &[f32], sampling: &Sampling, n: u32) -> Vec<u32> {
     let mut counts = vec![0; logits.len()];
     for i in 0..n {
         let sampling = Sampling { seed: sampling.seed + u64::from(i % 8) * 0x1_0000_0001, ..sampling.clone() };
-        counts[draw(logits, &sampling, i / 8 * 3, &[]).unwrap() as usize] += 1;
+        counts[draw(logits, &sampling, i / 8 * 3, &[], None).unwrap() as usize] += 1;
     }
     counts
 }
@@ -110,7 +110,7 @@ fn neighbours_are_independent() {
 #[test]
 fn successive_draws_are_independent() {
     let (logits, n) = ([1.0; 4], 64_000);
-    let ids: Vec<_> = (0..=n).map(|p| draw(&logits, &Sampling::new(1.0, 12), p, &[]).unwrap()).collect();
+    let ids: Vec<_> = (0..=n).map(|p| draw(&logits, &Sampling::new(1.0, 12), p, &[], None).unwrap()).collect();
     let mut pairs = [0; 16];
     ids.windows(2).for_each(|pair| pairs[(pair[0] * 4 + pair[1]) as usize] += 1);
     let found = chi_square(&pairs, &[f64::from(n) / 16.0; 16]);
@@ -128,7 +128,7 @@ fn extreme_words_draw_nothing_that_is_out() {
     let typical = Sampling { typical_p: 0.3, ..sampling.clone() };
     let unfiltered = Sampling { top_k: 0, ..sampling.clone() };
     for (sampling, in_draw) in [(sampling, vec![0, 2, 6]), (typical, vec![2]), (unfiltered, vec![0, 2, 4, 6, 7])] {
-        let draw = |word: &dyn Fn(u32) -> u32| pick(kept(&logits, &sampling, &[]), &sampling, word).unwrap();
+        let draw = |word: &dyn Fn(u32) -> u32| pick(kept(&logits, &sampling, &[], None), &sampling, word).unwrap();
         // Equal noise leaves the order as it is.
         assert_eq!([draw(&|_| 0), draw(&|_| u32::MAX)], [in_draw[0]; 2]);
         for favoured in 0..logits.len() as u32 {
@@ -147,7 +147,7 @@ fn extreme_values_keep_their_order_at_any_temperature() {
         for position in [0, 1, u32::MAX - 1, u32::MAX] {
             for top_k in [0, 2] {
                 let sampling = Sampling { top_k, ..Sampling::new(temperature, 0) };
-                let id = draw(&[0.0, 3000.0, f32::INFINITY, f32::NAN], &sampling, position, &[]);
+                let id = draw(&[0.0, 3000.0, f32::INFINITY, f32::NAN], &sampling, position, &[], None);
                 assert_eq!(id, Some(2), "T {temperature}, position {position}");
             }
         }
@@ -161,7 +161,7 @@ fn a_draw_is_the_largest_sum_of_value_and_noise() {
     for position in 0..50 {
         let sum = |id: u32| row[id as usize] + gumbel(77, position, DRAW_STREAM, id);
         let wanted = (0..3000).rev().max_by(|a, b| sum(*a).total_cmp(&sum(*b)));
-        assert_eq!(draw(&row, &sampling, position, &[]), wanted);
+        assert_eq!(draw(&row, &sampling, position, &[], None), wanted);
     }
 }
 
@@ -172,10 +172,10 @@ fn where_every_id_is_out_nothing_is_drawn() {
     for sampling in
         [Sampling::GREEDY, Sampling::new(1.0, 0), Sampling { top_p: 0.5, typical_p: 0.5, ..Sampling::new(1.0, 0) }]
     {
-        assert_eq!(draw(&out, &sampling, 5, &[]), None);
-        assert_eq!(draw(&[], &sampling, 5, &[]), None);
+        assert_eq!(draw(&out, &sampling, 5, &[], None), None);
+        assert_eq!(draw(&[], &sampling, 5, &[], None), None);
         let one = [out[0], out[1], out[2], -1e30, out[1]];
-        assert_eq!(draw(&one, &sampling, 5, &[]), Some(3));
-        assert_eq!(draw(&one, &Sampling { biases: banned.biases.clone(), ..sampling }, 5, &[]), None);
+        assert_eq!(draw(&one, &sampling, 5, &[], None), Some(3));
+        assert_eq!(draw(&one, &Sampling { biases: banned.biases.clone(), ..sampling }, 5, &[], None), None);
     }
 }

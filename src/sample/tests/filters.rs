@@ -33,7 +33,7 @@ fn case(seed: u64, steps_a_nat: &[f32]) -> Case {
 }
 
 fn found(case: &Case) -> Vec<u32> {
-    let mut found = ids(&kept(&case.row, &case.sampling, &[]));
+    let mut found = ids(&kept(&case.row, &case.sampling, &[], None));
     found.sort_unstable();
     found
 }

@@ -55,7 +55,7 @@ fn penalties_count_the_window() {
         ..Sampling::new(0.5, 0)
     };
     // Token 3 is too old; 0 stands there twice, 1 once.
-    let values: Vec<f32> = adjust::adjusted(&logits, &sampling, &[3, 0, 1, 0]).map(|c| c.value).collect();
+    let values: Vec<f32> = adjust::adjusted(&logits, &sampling, &[3, 0, 1, 0], None).map(|c| c.value).collect();
     assert_eq!(values, [1.0 - 0.5 - 0.5, -4.0 - 0.25 - 0.5, 2.0, 2.0].map(|v: f32| v * 2.0));
 }
 
@@ -65,7 +65,7 @@ fn greedy_obeys_bans_biases_and_penalties() {
     let greedy = |change: fn(&mut Sampling)| {
         let mut sampling = Sampling::GREEDY;
         change(&mut sampling);
-        draw(&logits, &sampling, 9, &[1, 2])
+        draw(&logits, &sampling, 9, &[1, 2], None)
     };
     assert_eq!(greedy(|_| {}), Some(1));
     assert_eq!(greedy(|s| s.biases = vec![(1, f32::NEG_INFINITY)]), Some(2));
@@ -82,7 +82,7 @@ fn settings_that_are_off_change_nothing() {
         let plain = Sampling::new(0.9, 5);
         // A bias of an id that is never near the top makes the chain run.
         let chain = Sampling { biases: vec![(7, 0.0)], top_k: 300, ..plain.clone() };
-        assert_eq!(draw(&row, &chain, position, &[]), draw(&row, &plain, position, &[]));
+        assert_eq!(draw(&row, &chain, position, &[], None), draw(&row, &plain, position, &[], None));
     }
 }
 
@@ -122,4 +122,61 @@ fn vocabularies_too_large_to_be_filtered_are_refused() {
         "vocabulary is 524288 tokens, expected at most 524287 tokens for top-k, top-p, min-p and typical-p"
     );
     assert!(Sampling::new(1.0, 0).check(MAX_FILTERED_VOCAB + 1).is_ok());
+}
+
+/// The mask of the ids that `allowed` picks.
+fn mask_of(n: u32, allowed: impl Fn(u32) -> bool) -> Vec<u32> {
+    let mut mask = vec![0; n.div_ceil(32) as usize];
+    (0..n).filter(|id| allowed(*id)).for_each(|id| mask[id as usize / 32] |= 1 << (id % 32));
+    mask
+}
+
+/// All that can change a draw, one at a time and together.
+fn samplings(seed: u64) -> Vec<Sampling> {
+    let base = |temperature| Sampling::new(temperature, seed);
+    let penal = |s: Sampling| Sampling { repeat_penalty: 1.5, frequency_penalty: -3.0, presence_penalty: 0.5, ..s };
+    let biased = |s: Sampling| Sampling { biases: vec![(3, 900.0), (40, -5.0), (41, f32::NEG_INFINITY)], ..s };
+    let filtered = |s: Sampling| Sampling { top_k: 30, top_p: 0.9, min_p: 0.02, typical_p: 0.8, ..s };
+    let plain = [base(0.0), base(0.5), base(1.0), base(100.0)].into_iter();
+    plain
+        .flat_map(|s| [s.clone(), penal(s.clone()), biased(s.clone()), filtered(s.clone()), filtered(biased(penal(s)))])
+        .collect()
+}
+
+/// A mask is as if the others had a logit of -infinity: the noise belongs to id and position.
+#[test]
+fn a_mask_takes_ids_out_and_changes_nothing_else() {
+    for seed in 0..40 {
+        let n = [1, 31, 32, 33, 200][seed as usize % 5];
+        let row = random_row(seed, n as usize);
+        let picked = |id: u32| random_row(seed + 100, n as usize)[id as usize] > 2.0 || id == n / 2;
+        let mask = mask_of(n, picked);
+        let out: Vec<f32> = (0..n).map(|id| if picked(id) { row[id as usize] } else { f32::NEG_INFINITY }).collect();
+        let history: Vec<u32> = (0..n).step_by(3).collect();
+        for sampling in samplings(seed) {
+            for position in 0..5 {
+                let before = row.clone();
+                let drawn = draw(&row, &sampling, position, &history, Some(&mask));
+                assert_eq!(drawn, draw(&out, &sampling, position, &history, None), "{sampling:?}");
+                assert!(drawn.is_none_or(&picked), "{sampling:?}");
+                assert_eq!(row, before);
+                let all = mask_of(n, |_| true);
+                let unmasked = draw(&row, &sampling, position, &history, None);
+                assert_eq!(draw(&row, &sampling, position, &history, Some(&all)), unmasked);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mask_without_candidates_draws_nothing() {
+    let row = [1.0, f32::NAN, f32::NEG_INFINITY, 2.0];
+    for sampling in samplings(1) {
+        for mask in [&[0][..], &[], &[0b0110], &[0xffff_fff0, u32::MAX]] {
+            assert_eq!(draw(&row, &sampling, 3, &[0, 3], Some(mask)), None, "{mask:?}");
+        }
+    }
+    // Ids past the mask's end are not allowed.
+    let row: Vec<f32> = (0..40).map(|id| id as f32).collect();
+    assert_eq!(draw(&row, &Sampling::GREEDY, 0, &[], Some(&[u32::MAX])), Some(31));
 }

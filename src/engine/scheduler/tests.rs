@@ -1,0 +1,79 @@
+//! What only the inside of a scheduler can do: give up steps, set wrong pages.
+
+use std::collections::BTreeMap;
+
+use pollster::block_on;
+
+use super::{Event, EventKind, Request, Scheduler, SchedulerOptions};
+use crate::engine::backend::Backend;
+use crate::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
+use crate::gguf::Source;
+use crate::micro::MicroModel;
+use crate::micro::rng::Rng;
+use crate::quant::QuantType;
+use crate::sample::Sampling;
+
+fn scheduler(slots: usize) -> Scheduler {
+    let source = Source::memory("micro", MicroModel::tiny(QuantType::Q8_0).bytes());
+    let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(200), slots, ..Default::default() };
+    let engine = block_on(Engine::load(source, options)).expect("the model loads");
+    Scheduler::new(engine, SchedulerOptions { chunk: 32, burst: Some(3), ..Default::default() }).expect("a scheduler")
+}
+
+fn requests() -> Vec<Request> {
+    let options = |seed| GenerateOptions {
+        max_tokens: 40,
+        sampling: Sampling { repeat_penalty: 1.2, ..Sampling::new(0.9, seed) },
+        ignore_eos: true,
+        ..Default::default()
+    };
+    let prompt = |n: u32, base: u32| (0..n).map(|i| (i * 13 + base) % 300).collect::<Vec<_>>();
+    [(100, 3), (5, 4), (64, 5), (130, 3)].map(|(n, base)| Request::new(&prompt(n, base), options(u64::from(n)))).into()
+}
+
+/// Every stream's ids, with `before` called before each step.
+fn streams(scheduler: &mut Scheduler, mut before: impl FnMut(&mut Scheduler)) -> BTreeMap<u64, Vec<u32>> {
+    for request in requests() {
+        scheduler.submit(request).expect("a request");
+    }
+    let mut streams = BTreeMap::<_, Vec<u32>>::new();
+    while !scheduler.is_idle() {
+        before(scheduler);
+        for Event { request, kind, .. } in block_on(scheduler.step()).expect("a step") {
+            match kind {
+                EventKind::Piece(piece) => streams.entry(request.0).or_default().extend(piece.ids),
+                EventKind::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+    streams
+}
+
+#[test]
+fn a_step_that_was_given_up_loses_nothing() {
+    let expected = streams(&mut scheduler(3), |_| {});
+    assert_eq!(expected.values().map(Vec::len).collect::<Vec<_>>(), [40; 4]);
+    let mut rng = Rng::new(1, "interrupted");
+    let mut interrupted = scheduler(3);
+    let found = streams(&mut interrupted, |scheduler| scheduler.interrupted = rng.u64().is_multiple_of(5));
+    assert_eq!(found, expected);
+    assert_eq!(interrupted.counters().pages.in_use, 0);
+}
+
+#[test]
+fn a_wrong_page_shows() {
+    let expected = streams(&mut scheduler(4), |_| {});
+    let mut step = 0;
+    let found = streams(&mut scheduler(4), |scheduler| {
+        step += 1;
+        // Once all decode, the first sequence reads the third one's first page.
+        if step == 16 {
+            let other = scheduler.slots[2].as_ref().expect("it runs").pages[0];
+            assert!(scheduler.slots.iter().flatten().all(|running| running.decoding().is_some()));
+            scheduler.engine.backend.set_pages(0, 0, &[other]).expect("a page");
+        }
+    });
+    assert_ne!(found[&1], expected[&1]);
+    assert!((2..=4).all(|request| found[&request] == expected[&request]));
+}
