@@ -1,7 +1,7 @@
 //! `blueshift bench`: prefill and decode rates beside the device's floor.
 
 use anyhow::Result;
-use blueshift::engine::{BenchOptions, BenchReport};
+use blueshift::engine::{BatchBenchOptions, BenchOptions, BenchReport, SchedulerOptions, bench_batches};
 use blueshift::gpu::Gpu;
 use clap::Args as ClapArgs;
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     reps: usize,
     #[command(flatten)]
     flow: FlowArgs,
+    /// Decode this many sequences at once, for each of these numbers, instead of one.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["in_flight", "readback_delay", "profile"])]
+    batch: Vec<usize>,
     /// Milliseconds that results are held back, as by a browser that looks for them rarely.
     #[arg(long, default_value_t = 0.0)]
     readback_delay: f64,
@@ -38,10 +41,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<()> {
+    if !args.batch.is_empty() {
+        return batches(&args);
+    }
     let mut engine = if args.readback_delay > 0.0 {
         let gpu = pollster::block_on(Gpu::open(args.model.adapter.as_deref()))?;
         gpu.delay_readbacks(args.readback_delay);
-        load_on(&args.model, Some(gpu))?
+        load_on(&args.model, Some(gpu), 1)?
     } else {
         load(&args.model)?
     };
@@ -52,6 +58,32 @@ pub(crate) fn main(args: Args) -> Result<()> {
         println!("{}", serde_json::to_string(&report)?);
     } else {
         print(&report);
+    }
+    Ok(())
+}
+
+/// Measures steps of several sequences.
+fn batches(args: &Args) -> Result<()> {
+    let most = args.batch.iter().copied().max().unwrap_or(1);
+    let ctx = args.model.ctx.or(Some(args.depth.max(1) + args.tg));
+    let engine = load_on(&ModelArgs { ctx, ..args.model.clone() }, None, most)?;
+    let scheduler = SchedulerOptions { burst: args.flow.burst, max_waiting: most, ..Default::default() };
+    let options =
+        BatchBenchOptions { sizes: args.batch.clone(), tg: args.tg, depth: args.depth, reps: args.reps, scheduler };
+    let report = pollster::block_on(bench_batches(engine, options))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    let r = &report;
+    println!("{} on {} ({}){}", r.model, r.backend, r.adapter, if r.exact { "" } else { ", not exact" });
+    println!("{} tokens a sequence, depth {}, {:.1} MB of weights a step", r.tg, r.depth, r.bytes_step as f64 / 1e6);
+    println!("sequences   aggregate tok/s   each tok/s   ms a step   against one   floor ms");
+    for row in &r.rows {
+        println!(
+            "{:>9}   {:>15.1}   {:>10.1}   {:>9.3}   {:>11.2}   {:>8.3}",
+            row.sequences, row.tok_s, row.each_tok_s, row.step_ms, row.against_one, row.floor_ms
+        );
     }
     Ok(())
 }

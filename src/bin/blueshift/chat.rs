@@ -8,7 +8,7 @@ use blueshift::engine::Engine;
 use clap::Args as ClapArgs;
 
 use crate::open::{ModelArgs, load};
-use crate::run::{SamplingArgs, answer, print_now};
+use crate::run::{SamplingArgs, SeedArg, answer, print_now};
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
@@ -22,6 +22,8 @@ pub(crate) struct Args {
     system: Option<String>,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    seed: SeedArg,
 }
 
 pub(crate) fn main(args: Args) -> Result<()> {
@@ -64,7 +66,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
 /// Prints the answer as it comes and returns it.
 fn reply(engine: &mut Engine, messages: &[Message], args: &Args) -> Result<String> {
     let prompt = engine.chat_prompt(messages)?;
-    let said = answer(engine, &prompt, args.sampling.options(args.n), print_now)?;
+    let said = answer(engine, &prompt, args.sampling.options(args.n, args.seed.seed), print_now)?;
     println!();
     Ok(said.text)
 }

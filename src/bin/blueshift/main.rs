@@ -1,6 +1,7 @@
-//! The command line: `blueshift run`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `debug`,
+//! The command line: `blueshift run`, `batch`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `debug`,
 //! `synth`.
 
+mod batch;
 mod bench;
 mod chat;
 mod debug;
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Answer one prompt.
     Run(run::Args),
+    /// Answer several prompts at once.
+    Batch(batch::Args),
     /// Talk to a model.
     Chat(chat::Args),
     /// Print the token ids of a text.
@@ -47,6 +50,7 @@ enum Command {
 fn main() {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
+        Command::Batch(args) => batch::main(args),
         Command::Chat(args) => chat::main(args),
         Command::Tokenize(args) => info::tokenize(args),
         Command::Inspect(args) => info::inspect(args),

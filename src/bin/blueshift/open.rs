@@ -37,7 +37,7 @@ impl From<KvArg> for KvType {
 }
 
 /// Options of every command that computes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ModelArgs {
     /// Path or URL of a GGUF file; of the first one where there are several.
     pub(crate) model: String,
@@ -71,11 +71,11 @@ pub(crate) fn open_file(model: &str) -> Result<GgufFile> {
 
 /// Loads a model with a progress bar on a terminal.
 pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
-    load_on(args, None)
+    load_on(args, None, 1)
 }
 
-/// The same on a GPU that is open already, if one is given.
-pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>) -> Result<Engine> {
+/// The same for `slots` sequences, on a GPU that is open already, if one is given.
+pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>, slots: usize) -> Result<Engine> {
     let file = open_file(&args.model)?;
     let (bar, progress) = shown_progress();
     let options = LoadOptions {
@@ -88,6 +88,7 @@ pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>) -> Result<Engine> {
         kv: args.kv.into(),
         adapter: args.adapter.clone(),
         gpu,
+        slots,
         progress: Some(progress),
         ..Default::default()
     };

@@ -18,9 +18,6 @@ pub(crate) struct SamplingArgs {
     /// Temperature; below 0.01 the likeliest token is taken.
     #[arg(long = "temp", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
-    /// Seed of the draws.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    seed: u64,
     /// Likeliest tokens kept; 0 keeps all.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     top_k: u32,
@@ -55,7 +52,15 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     stop_id: Vec<u32>,
     #[command(flatten)]
-    flow: FlowArgs,
+    pub(crate) flow: FlowArgs,
+}
+
+/// What the draws begin with.
+#[derive(ClapArgs)]
+pub(crate) struct SeedArg {
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) seed: u64,
 }
 
 /// Steps a submit and submits in flight. Both adapt where neither is given.
@@ -97,11 +102,11 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl SamplingArgs {
-    /// The engine's options for up to `max_tokens`.
-    pub(crate) fn options(&self, max_tokens: usize) -> GenerateOptions {
+    /// The engine's options for up to `max_tokens`, drawn with `seed`.
+    pub(crate) fn options(&self, max_tokens: usize, seed: u64) -> GenerateOptions {
         let sampling = Sampling {
             temperature: self.temperature,
-            seed: self.seed,
+            seed,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
@@ -141,6 +146,8 @@ pub(crate) struct Args {
     raw: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    seed: SeedArg,
     /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
     #[arg(long, value_name = "TOP", num_args = 0..=1, default_missing_value = "0", requires = "json", allow_negative_numbers = true)]
     logprobs: Option<usize>,
@@ -182,6 +189,16 @@ pub(crate) fn answer(
     Ok(Answer { ids, text, logprobs, finish })
 }
 
+/// A prompt's token ids: as it is, or as a user's message.
+pub(crate) fn prompt_ids(engine: &Engine, prompt: String, raw: bool) -> Result<Vec<u32>> {
+    match raw {
+        true => Ok(engine.raw_prompt(&prompt)),
+        false => {
+            engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")
+        }
+    }
+}
+
 /// Writes text to the terminal at once.
 pub(crate) fn print_now(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -196,12 +213,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let mut engine = load(&args.model)?;
-    let prompt_ids = if args.raw {
-        engine.raw_prompt(&prompt)
-    } else {
-        engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")?
-    };
-    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n) };
+    let prompt_ids = prompt_ids(&engine, prompt, args.raw)?;
+    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n, args.seed.seed) };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
     let answer = answer(&mut engine, &prompt_ids, options.clone(), show)?;

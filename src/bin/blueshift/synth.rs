@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// A model whose shapes are taken, for example llama-3.2-1b.
+    /// A model whose shapes are taken, for example llama-3.2-1b; `micro` is a tiny one for tests.
     preset: String,
     /// Type of the matrices, for example Q4_0.
     #[arg(long, default_value = "Q4_0")]
@@ -24,8 +24,10 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let Some(quant) = QuantType::ALL.into_iter().find(|kind| format!("{kind:?}") == asked) else {
         bail!("{} is no block format; there are {:?}", args.quant, QuantType::ALL);
     };
-    let Some(model) = MicroModel::real(&args.preset, quant) else {
-        bail!("{:?} is no preset; there are {}", args.preset, MicroModel::real_names().collect::<Vec<_>>().join(", "));
+    let micro = (args.preset == "micro").then(|| MicroModel::llama3(quant));
+    let Some(model) = micro.or_else(|| MicroModel::real(&args.preset, quant)) else {
+        let names: Vec<_> = MicroModel::real_names().chain(["micro"]).collect();
+        bail!("{:?} is no preset; there are {}", args.preset, names.join(", "));
     };
     let file = std::fs::File::create(&args.out).with_context(|| args.out.display().to_string())?;
     model.write(&mut BufWriter::new(file)).with_context(|| args.out.display().to_string())
