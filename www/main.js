@@ -181,9 +181,12 @@ function withdraw(chat, turns, question, answer) {
 async function stream(generation, answer) {
   const start = performance.now();
   let first;
-  for await (const text of generation) {
+  for await (const part of generation.parts()) {
+    if (part.type === 'reasoning') say('Thinking…');
+    if (part.type !== 'content') continue;
+    if (answer.textContent === '') say('Writing…');
     const follow = isAtEnd();
-    answer.append(text);
+    answer.append(part.text);
     if (follow) answer.scrollIntoView({ block: 'end' });
     const now = performance.now();
     if (first === undefined) {

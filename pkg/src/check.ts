@@ -67,6 +67,30 @@ export function texts(name: string, value: unknown): readonly string[] {
   throw bad(name, value, 'a non-empty string or an array of them');
 }
 
+/** Texts, none empty. */
+export function textList(name: string, value: unknown): readonly string[] {
+  if (Array.isArray(value)) return value.map((text, i) => nonEmpty(`${name}[${i}]`, text));
+  throw bad(name, value, 'an array of non-empty strings');
+}
+
+/** A text. */
+export function string(name: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  throw bad(name, value, 'a string');
+}
+
+/** A text that is not empty. */
+export function nonEmpty(name: string, value: unknown): string {
+  if (typeof value === 'string' && value !== '') return value;
+  throw bad(name, value, 'a non-empty string');
+}
+
+/** Objects; what is in them, the engine checks. */
+export function objects<Item extends object>(name: string, value: readonly Item[]): readonly Item[] {
+  if (Array.isArray(value) && value.every((item) => typeof item === 'object' && item !== null)) return value;
+  throw bad(name, value, 'an array of objects');
+}
+
 /** One of some words. */
 export function choice<Word extends string>(name: string, value: Word, words: readonly Word[]): Word {
   if (words.includes(value)) return value;
@@ -87,7 +111,8 @@ function isWithin(value: unknown, least: number, most: number): value is number 
   return typeof value === 'number' && value >= least && value <= most;
 }
 
-function bad(name: string, value: unknown, expected: string): BlueshiftError {
+/** The error for what does not fit. */
+export function bad(name: string, value: unknown, expected: string): BlueshiftError {
   const found = typeof value === 'string' || Array.isArray(value) ? JSON.stringify(value) : String(value);
   return new BlueshiftError('BadArgument', `${name} is ${found}, expected ${expected}`);
 }

@@ -18,6 +18,18 @@ export interface LoadOptions {
   readonly backend?: Backend;
   /** Tokens of context, an integer from 1 to 2^32 - 1. Default: what the model was trained on, at most 4,096. */
   readonly contextLength?: number;
+  /**
+   * Generations that may run at once, an integer from 1 to 64: each has a context of its own, and a step of the device goes on with all of them. Default 1,
+   * where generations run one after another.
+   */
+  readonly parallel?: number;
+  /**
+   * Bytes of the cache that they share, at least 1. Default: what as many full contexts need. With less, the youngest wait where it is full. Where
+   * `contextLength` is not given it is as large as fits.
+   */
+  readonly cacheBytes?: number;
+  /** What the cache holds: half floats, or bytes with scales, which take about half as much. Default `f16`. */
+  readonly kv?: 'f16' | 'q8_0';
   /** Called as the weights arrive, at most about 20 times a second, and once at the end. */
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Aborting stops the load and frees all it holds; `load` rejects with the signal's reason. */
@@ -38,6 +50,8 @@ export interface ModelInfo {
   readonly exact: boolean;
   /** Tokens of context. */
   readonly contextLength: number;
+  /** Generations that may run at once. */
+  readonly parallel: number;
   /** Tokens in the vocabulary. */
   readonly vocabularySize: number;
   /** Why `auto` took the CPU, where it did. */
@@ -51,6 +65,37 @@ export interface Message {
   /** What else the model's template reads, such as `tool_calls`; values that JSON can express. */
   readonly [field: string]: unknown;
 }
+
+/** A function that the model may ask to have called. */
+export interface Tool {
+  readonly type: 'function';
+  readonly function: {
+    /** 1 to 64 of the characters a-z A-Z 0-9 _ -. */
+    readonly name: string;
+    /** What it does, for the model to read. */
+    readonly description?: string;
+    /** A JSON schema of type `object`; without one it takes nothing. */
+    readonly parameters?: object;
+  };
+}
+
+/** Whether the model may call tools (`auto`), may not (`none`), has to call at least one (`required`), or the one named. */
+export type ToolChoice = 'auto' | 'none' | 'required' | { readonly name: string };
+
+/** A call that the model asks for. */
+export interface ToolCall {
+  /** Its name in the conversation. */
+  readonly id: string;
+  /** The tool's. */
+  readonly name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+}
+
+/** A part of an answer. A call comes whole; a problem says why something that looks like a call is none: its text is content. */
+export type Part =
+  | { readonly type: 'content' | 'reasoning'; readonly text: string }
+  | { readonly type: 'toolCall'; readonly call: ToolCall }
+  | { readonly type: 'problem'; readonly problem: string };
 
 export interface GenerateOptions {
   /** The most tokens to generate, an integer from 1 to 2^32 - 1. Default 256. */
@@ -89,92 +134,59 @@ export interface GenerateOptions {
   readonly topLogprobs?: number;
   /**
    * Tokens decoded a submit, an integer from 1 to 64, for measuring: it changes the speed, never a token. Where neither this nor `inFlight` is given
-   * both adapt to the device; where one is, the other is 1 token or 4 submits.
+   * both adapt to the device; where one is, the other is 1 token or 4 submits. Not where generations run at once.
    */
   readonly burst?: number;
   /** Submits in flight, an integer from 1 to 4, for measuring; 1 waits for each before the next. See `burst`. */
   readonly inFlight?: number;
   /** Takes a string prompt as it is, without the model's chat template. Default false. */
   readonly raw?: boolean;
+  /** Functions that the model may ask to have called. Not with `raw`. */
+  readonly tools?: readonly Tool[];
+  /** Whether it may, or has to; `none` leaves the tools out. Default `auto`. */
+  readonly toolChoice?: ToolChoice;
+  /** A JSON schema that the answer has to be valid under. Of this and the next three, at most one can be given. */
+  readonly jsonSchema?: object | boolean;
+  /** `json_object` holds the answer to a JSON object. Default `text`. */
+  readonly responseFormat?: 'text' | 'json_object';
+  /** A regular expression, in the syntax of Rust's crate `regex`, that has to match the whole answer. */
+  readonly regex?: string;
+  /** A grammar of the answer in llguidance's variant of Lark. */
+  readonly grammar?: string;
   /** Aborting ends the generation; the iterator and `result` reject with the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
-/** What to profile. */
-export interface ProfileOptions {
-  /** Tokens of the prompt, an integer from 1 to 2^32 - 1. Default 64. */
-  readonly promptTokens?: number;
-  /** Tokens generated, an integer from 2 to 2^32 - 1. Default 32. */
-  readonly tokens?: number;
-  /** Aborting rejects with the signal's reason; the model is free again when the profile has ended. */
+/** Options of `generateMany`: those of `generate`, and how many completions each prompt has. */
+export interface GenerateManyOptions extends GenerateOptions {
+  /** Completions of each prompt, an integer from 1 to 1024; completion `i` has the seed `seed + i`. Default 1. */
+  readonly n?: number;
+}
+
+/** Options of `embed`. */
+export interface EmbedOptions {
+  /** Which hidden states are the embedding: the last token's, or the mean of all. Default `last`. */
+  readonly pooling?: 'last' | 'mean';
+  /** Whether embeddings have the length 1. Default true. */
+  readonly normalise?: boolean;
+  /** Aborting rejects with the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
-/** A part of a generation: up to the first token, or after it. */
-export type Phase = 'prefill' | 'decode';
-
-/** The time of a phase. */
-export interface PhaseTime {
-  readonly phase: Phase;
-  /** Tokens read (prefill) or generated (decode). */
-  readonly tokens: number;
-  /** Time the device was busy with the same work while single operations were not timed, where it can tell. */
-  readonly gpuMs: number | null;
-  /** Time of all operations, where they were timed. */
-  readonly sumOfOpsMs: number | null;
-  /** `sumOfOpsMs` over `gpuMs`. */
-  readonly ratio: number | null;
+/** Options of `rerank`. */
+export interface RerankOptions {
+  /** What makes a document relevant. Default: that of a web search. */
+  readonly instruction?: string;
+  /** Aborting rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
 }
 
-/** The time of the operations of one label. */
-export interface OpTime {
-  readonly phase: Phase;
-  /** The kind of operation, such as `matmul`. */
-  readonly op: string;
-  /** The kind, or the kind with role, format and shape, such as `matmul ffn_down q4_1 576x1536`. */
-  readonly label: string;
-  /** How many ran. */
-  readonly count: number;
-  readonly totalMs: number;
-  readonly meanUs: number;
-  /** Part of the phase's operations, 0 to 1. */
-  readonly share: number;
-  /** Bytes of weights read while decoding. */
-  readonly bytes: number | null;
-  /** The same in gigabytes a second. */
-  readonly gbS: number | null;
-}
-
-/** The time of a layer's operations. */
-export interface LayerTime {
-  readonly phase: Phase;
-  readonly layer: number;
-  readonly count: number;
-  readonly totalMs: number;
-  /** Part of the phase's operations, 0 to 1. */
-  readonly share: number;
-}
-
-/** Where the time of a generation goes. */
-export interface Profile {
-  /**
-   * How operations were timed: by the GPU's timestamps; by the clock around many repetitions of each, where the browser has no timestamps or
-   * rounds them (decoding only); or by the clock, on the CPU.
-   */
-  readonly method: 'timestamps' | 'batches' | 'clock';
-  /** Tokens generated after the first. */
-  readonly tokens: number;
-  readonly gpuMs: number | null;
-  /** What timing an operation adds to it, measured on empty ones; it is taken off all times. */
-  readonly timingUs: number;
-  readonly sumOfOpsMs: number;
-  readonly ratio: number | null;
-  readonly phases: readonly PhaseTime[];
-  /** By kind of operation, those of a phase together, the longest first. */
-  readonly kernels: readonly OpTime[];
-  /** By operation, in the same order. */
-  readonly ops: readonly OpTime[];
-  readonly layers: readonly LayerTime[];
+/** How well a document answers a query. */
+export interface Ranked {
+  /** Its place among the documents given. */
+  readonly index: number;
+  /** How likely the model takes it for relevant, 0 to 1. */
+  readonly score: number;
 }
 
 /** Where the time went. */
@@ -221,17 +233,87 @@ export interface TokenLogprobs {
   readonly top: readonly (readonly [id: number, logprob: number])[];
 }
 
-/** Why a generation ended: the model's end token, a token of `stopIds`, a text of `stop`, `maxTokens`, or a full context. */
-export type StopReason = 'eos' | 'stop_id' | 'stop_string' | 'max_tokens' | 'context_full';
+/** Why a generation ended: the model's end token, a token of `stopIds`, a text of `stop`, `maxTokens`, a full context, or a grammar that nothing more fits. */
+export type StopReason = 'eos' | 'stop_id' | 'stop_string' | 'max_tokens' | 'context_full' | 'grammar_end';
 
 export interface GenerationResult {
+  /** All the model wrote, as it wrote it. */
   readonly text: string;
+  /** Of that, the text for the reader. */
+  readonly content: string;
+  /** What the model thought before it answered; empty where it does not mark such thoughts. */
+  readonly reasoning: string;
+  /** Calls of tools. */
+  readonly toolCalls: readonly ToolCall[];
+  /** Why what looked like calls is none. */
+  readonly problems: readonly string[];
+  /** The answer as a message, for the conversation to go on. */
+  readonly message: Message;
   readonly ids: readonly number[];
   readonly stopReason: StopReason;
   readonly timings: Timings;
-  readonly stats: Stats;
+  /** `null` where generations run at once, whose steps nobody has alone: see `Model.stats`. */
+  readonly stats: Stats | null;
   /** Of each id, where they were asked for. */
   readonly logprobs?: readonly TokenLogprobs[];
   /** Set where the device drew a token that cannot be, so that the rest was drawn on the CPU: what it drew. Such a device computes wrongly. */
   readonly fallback: string | null;
+}
+
+/** What the engine has done since the model was loaded. */
+export interface EngineStats {
+  /** Of the GPU; zeros on the CPU. */
+  readonly device: DeviceStats;
+  /** Of requests that share steps: generations where they run at once, embeddings and scores. `null` where the engine has answered a single prompt last. */
+  readonly scheduler: SchedulerStats | null;
+  /** The longest of the steps that they shared: a chunk of a prompt, and tokens of all that draw. */
+  readonly longestStepMs: number;
+  /** Bytes of wasm memory, which only grows. */
+  readonly wasmBytes: number;
+}
+
+export interface DeviceStats {
+  /** Command buffers submitted. */
+  readonly submits: number;
+  /** Compute dispatches in them. */
+  readonly dispatches: number;
+  /** Buffers mapped for reading, and bytes read. */
+  readonly maps: number;
+  readonly bytesRead: number;
+  /** Buffers made, and their bytes. Both stay as they are while the model answers. */
+  readonly buffersCreated: number;
+  readonly bufferBytes: number;
+  readonly bindGroupsCreated: number;
+  readonly querySetsCreated: number;
+}
+
+export interface SchedulerStats {
+  /** Steps taken. */
+  readonly steps: number;
+  /** Chunks of prompts fed, and tokens in them. */
+  readonly chunks: number;
+  readonly prefilled: number;
+  /** Submits that drew, and tokens drawn. */
+  readonly bursts: number;
+  readonly drawn: number;
+  /** Most requests that drew at once. */
+  readonly mostRows: number;
+  /** Times a request had to give its part of the cache to an older one. */
+  readonly preemptions: number;
+  /** Pages copied because another request went on from their beginning. */
+  readonly copies: number;
+  /** Requests that run, and that wait. */
+  readonly running: number;
+  readonly waiting: number;
+  /** Pages of the cache, 64 positions each. */
+  readonly pages: {
+    readonly inUse: number;
+    /** Not in use, but found again by prompts that begin with the same tokens. */
+    readonly cached: number;
+    readonly free: number;
+    /** Times one was found. */
+    readonly hits: number;
+    /** Times one was given up. */
+    readonly evictions: number;
+  };
 }

@@ -15,7 +15,7 @@ pub(super) fn to_js(error: Error) -> JsValue {
 }
 
 /// The variant's name, such as `NotGguf`.
-fn code(error: &Error) -> String {
+pub(super) fn code(error: &Error) -> String {
     let shown = format!("{error:?}");
     shown.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }

@@ -1,10 +1,14 @@
 //! The engine as JavaScript sees it: two classes, used by the npm package's worker. Nothing else knows JavaScript.
 //!
-//! Options and results cross the border as JSON text (`json.rs`), errors as `Error` objects with a `code` (`error.rs`).
+//! Options and results cross the border as JSON text (`json/`), errors as `Error` objects with a `code` (`error.rs`).
 
 pub mod checks;
 mod error;
+mod grammar;
 mod json;
+mod reading;
+mod requests;
+mod runner;
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
@@ -14,6 +18,9 @@ use crate::gguf::Source;
 use crate::model::load::Progress;
 
 use error::to_js;
+use reading::{Asked, Reading};
+use requests::Requests;
+use runner::Runner;
 
 /// Sends panics to the console with their message and place.
 #[wasm_bindgen(start)]
@@ -21,15 +28,17 @@ pub fn start() {
     console_error_panic_hook::set_once();
 }
 
-/// A loaded model.
+/// A loaded model. It answers one prompt ([`Model::start`], [`Model::next`]) or many at once ([`Model::submit`], [`Model::step`]); going from one
+/// way to the other forgets the cache and ends what is under way.
 #[wasm_bindgen]
 pub struct Model {
-    engine: Engine,
+    runner: Runner,
+    requests: Requests,
 }
 
 #[wasm_bindgen]
 impl Model {
-    /// Loads from an address that answers range requests. `options` is `{backend, contextLength}` as JSON;
+    /// Loads from an address that answers range requests. `options` is `{backend, contextLength, parallel, cacheBytes, kv}` as JSON;
     /// `on_progress` is called with bytes, total bytes and the tensor's name.
     ///
     /// # Errors
@@ -57,16 +66,32 @@ impl Model {
         let options = LoadOptions {
             backend: options.backend.into(),
             n_ctx: options.context_length,
+            slots: options.parallel,
+            cache_bytes: options.cache_bytes,
+            kv: options.kv.into(),
             progress: Some(Box::new(progress)),
             ..LoadOptions::default()
         };
         let engine = Engine::load(source, options).await.map_err(to_js)?;
-        Ok(Self { engine })
+        Ok(Self { runner: Runner::new(engine), requests: Requests::new() })
     }
 
     /// What is loaded and what executes it, as JSON.
-    pub fn info(&self) -> String {
-        json::write(&json::Info::from(self.engine.info()))
+    ///
+    /// # Errors
+    /// Where the device has failed, as below.
+    pub fn info(&self) -> Result<String, JsValue> {
+        let engine = self.runner.peek().map_err(to_js)?;
+        Ok(json::write(&json::Info::new(engine.info(), engine.slots())))
+    }
+
+    /// What was done so far, as JSON: `{device, scheduler}`, the latter `null` where one prompt was answered last.
+    ///
+    /// # Errors
+    /// Where the device has failed.
+    pub fn stats(&self) -> Result<String, JsValue> {
+        let device = self.runner.peek().map_err(to_js)?.counters();
+        Ok(json::write(&json::Stats { device, scheduler: self.runner.peek_scheduler().map(|s| s.counters()) }))
     }
 
     /// Measures the model: `options` is a [`engine::BenchOptions`], the result a [`engine::BenchReport`], both as JSON.
@@ -74,7 +99,7 @@ impl Model {
     /// # Errors
     /// Whatever [`Engine::bench`] reports, as a JavaScript `Error`.
     pub async fn bench(&mut self, options: String) -> Result<String, JsValue> {
-        let report = self.engine.bench(json::read(&options)?).await.map_err(to_js)?;
+        let report = self.runner.alone().map_err(to_js)?.bench(json::read(&options)?).await.map_err(to_js)?;
         Ok(json::write(&report))
     }
 
@@ -84,37 +109,44 @@ impl Model {
     /// # Errors
     /// Whatever [`Engine::profile`] reports, as a JavaScript `Error`.
     pub async fn profile(&mut self, options: String) -> Result<String, JsValue> {
-        let profile = self.engine.profile(json::read(&options)?).await.map_err(to_js)?;
+        let profile = self.runner.alone().map_err(to_js)?.profile(json::read(&options)?).await.map_err(to_js)?;
         Ok(json::write(&profile))
     }
 
     /// The token ids of a text as a raw prompt.
-    pub fn tokenize(&self, text: &str) -> Vec<u32> {
-        self.engine.raw_prompt(text)
+    ///
+    /// # Errors
+    /// Where the device has failed.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, JsValue> {
+        Ok(self.runner.peek().map_err(to_js)?.raw_prompt(text))
     }
 
-    /// Begins a generation. `prompt` is `{messages}` or `{text}`, `options` all of the package's
+    /// Begins a generation. `prompt` is `{messages, tools, toolChoice}` or `{text}`, `options` all of the package's
     /// `EngineOptions`, both as JSON.
     ///
     /// # Errors
-    /// Where the chat template fails, the prompt does not fit the context or an option is out of its range.
+    /// Where the chat template fails, the prompt does not fit the context, a tool cannot be declared or an option is out of its range.
     pub fn start(&mut self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
-        let ids = match json::read(prompt)? {
-            json::Prompt::Chat { messages } => self.engine.chat_prompt(&messages).map_err(to_js)?,
-            json::Prompt::Raw { text } => self.engine.raw_prompt(&text),
-        };
         let options: json::Generate = json::read(options)?;
-        let inner = self.engine.start(&ids, options.into()).map_err(to_js)?;
-        Ok(Generation { inner })
+        let policy = Some(options.policy());
+        let engine = self.runner.alone().map_err(to_js)?;
+        let asked = Asked::new(engine, prompt, options, policy)?;
+        let inner = engine.start(&asked.ids, asked.options).map_err(to_js)?;
+        Ok(Generation { inner, reading: asked.reading })
     }
 
-    /// The next tokens as `{ids, text, logprobs}` in JSON, the last where asked for, or `undefined` at the end.
+    /// The next tokens as `{ids, text, parts, logprobs}` in JSON, the last where asked for, or `undefined` at the end.
     ///
     /// # Errors
     /// Where the device fails.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<String>, JsValue> {
-        let piece = self.engine.next(&mut generation.inner).await.map_err(to_js)?;
-        Ok(piece.map(|piece| json::write(&json::Piece::from(&piece))))
+        let engine = self.runner.alone().map_err(to_js)?;
+        let Some(piece) = engine.next(&mut generation.inner).await.map_err(to_js)? else { return Ok(None) };
+        let mut parts = generation.reading.push(&piece.text);
+        if generation.inner.finish().is_some() {
+            parts.extend(generation.reading.finish());
+        }
+        Ok(Some(json::write(&json::Piece::new(piece, parts))))
     }
 }
 
@@ -122,12 +154,14 @@ impl Model {
 #[wasm_bindgen]
 pub struct Generation {
     inner: engine::Generation,
+    reading: Reading,
 }
 
 #[wasm_bindgen]
 impl Generation {
-    /// How it ended, `{stopReason, timings, stats, fallback}` as JSON, or `undefined` before its end.
+    /// How it ended as JSON, `{stopReason, timings, stats, fallback, content, reasoning, toolCalls, problems, message}`, or `undefined` before its
+    /// end.
     pub fn finish(&self) -> Option<String> {
-        self.inner.finish().map(|finish| json::write(&json::Finish::from(finish)))
+        self.inner.finish().map(|finish| json::write(&json::Finish::alone(finish, self.reading.answer())))
     }
 }

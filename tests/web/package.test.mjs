@@ -190,6 +190,210 @@ for (const backend of ['cpu', 'wgpu']) {
   });
 }
 
+for (const backend of ['cpu', 'wgpu']) {
+  test(`four chats at once on ${backend} answer as each does alone`, options, async () => {
+    const maxTokens = backend === 'cpu' ? 8 : 2;
+    const body = `
+      const prompts = ['The capital of France is', 'One, two, three,', 'Water boils at', 'The capital of France is'];
+      const asked = (i) => ({ raw: true, maxTokens: ${maxTokens}, ...(i === 3 ? { temperature: 1.1, seed: 5, topK: 40 } : {}) });
+      const answersOf = async (model, order) => {
+        const generations = order.map((i) => [i, model.generate(prompts[i], asked(i))]);
+        const answers = [];
+        for (const [i, generation] of generations) {
+          const { ids, text, content, stats } = await generation.result;
+          answers[i] = { ids, text, content, streamed: generation.ids, shared: stats === null };
+        }
+        return answers;
+      };
+      const options = { backend: '${backend}', contextLength: 128 };
+      const single = await blueshift.load(url, options);
+      const alone = await answersOf(single, [0, 1, 2, 3]);
+      single.dispose();
+      const model = await blueshift.load(url, { ...options, parallel: 4 });
+      const together = await answersOf(model, [3, 1, 0, 2]);
+      const before = (await model.stats()).device;
+      const many = await Promise.all(model.generateMany([prompts[3]], { ...asked(3), seed: 3, n: 3 }).map(({ result }) => result));
+      return { alone, together, many: many.map(({ ids }) => ids), before, parallel: model.info.parallel, stats: await model.stats() };
+    `;
+    const got = await evaluate(body, backend === 'wgpu' ? waitForAdapter : undefined);
+    for (const [i, { ids, text, content, streamed, shared }] of got.together.entries()) {
+      assert.deepEqual([ids, text, content], [got.alone[i].ids, got.alone[i].text, got.alone[i].content], `prompt ${i}`);
+      assert.deepEqual(streamed, ids);
+      assert.deepEqual([shared, got.alone[i].shared], [true, false]);
+      assert.equal(ids.length, maxTokens);
+    }
+    // The third completion has the seed 3 + 2, which the fourth prompt had.
+    assert.deepEqual(got.many[2], got.alone[3].ids);
+    assert.equal(got.many.length, 3);
+    assert.equal(got.parallel, 4);
+    const { scheduler, device, wasmBytes } = got.stats;
+    assert.deepEqual([scheduler.running, scheduler.waiting, scheduler.pages.inUse], [0, 0, 0]);
+    assert.ok(scheduler.mostRows >= 2, JSON.stringify(scheduler));
+    assert.deepEqual([device.buffersCreated, device.bufferBytes], [got.before.buffersCreated, got.before.bufferBytes]);
+    assert.equal(scheduler.drawn, 7 * maxTokens);
+    assert.ok(wasmBytes > 0 && (backend === 'cpu') === (device.submits === 0), JSON.stringify(device));
+  });
+}
+
+test('aborting one of several generations leaves the others', options, async () => {
+  const got = await evaluate(`
+    const model = await blueshift.load(url, { backend: 'cpu', parallel: 3, contextLength: 128 });
+    const controller = new AbortController();
+    const asked = { raw: true, maxTokens: 6 };
+    const [left, aborted, kept, waiting] = ['Count: one,', 'Count: two,', 'The capital of France is', 'And so on.'].map((prompt, i) =>
+      model.generate(prompt, i === 2 ? asked : { raw: true, maxTokens: 100, ...(i === 1 ? { signal: controller.signal } : {}) }),
+    );
+    const unheard = new AbortController();
+    const queued = model.generate('Never begun.', { raw: true, signal: unheard.signal });
+    unheard.abort();
+    for await (const _ of left) break;
+    for await (const _ of aborted) { controller.abort(); break; }
+    const long = await outcome(model.generate('word '.repeat(200), { raw: true }).result);
+    const result = await kept.result;
+    const still = (await model.stats()).scheduler;
+    for await (const _ of waiting) break;
+    const profile = await model.profile({ promptTokens: 2, tokens: 2 });
+    const again = (await model.generate('The capital of France is', asked).result).ids;
+    const outcomes = await Promise.all([left, aborted, waiting, queued].map(({ result }) => outcome(result)));
+    return { outcomes, long, ids: result.ids, again, running: still.running, tokens: profile.tokens, end: (await model.stats()).scheduler };
+  `);
+  assert.deepEqual(got.outcomes, ['Cancelled', 'AbortError', 'Cancelled', 'AbortError']);
+  assert.equal(got.long, 'ContextFull');
+  assert.equal(got.ids[0], 7042);
+  assert.deepEqual(got.again, got.ids);
+  assert.equal(got.running, 1);
+  assert.equal(got.tokens, 1);
+  assert.deepEqual([got.end.running, got.end.waiting, got.end.pages.inUse], [0, 0, 0]);
+});
+
+test('embeddings and ranks', options, async () => {
+  const got = await evaluate(`
+    const texts = ['The cat sat on the mat.', 'Interest rates rose.', 'The cat sat on the mat.'];
+    const seen = [];
+    for (const parallel of [1, 2]) {
+      const model = await blueshift.load(url, { backend: 'cpu', parallel, contextLength: 512 });
+      const [last, mean, plain] = await Promise.all([{}, { pooling: 'mean' }, { normalise: false }].map((o) => model.embed(texts, o)));
+      const ranks = await model.rerank('cats', ['Cats purr.', 'Rates rose.', 'Cats purr.'], { instruction: 'Which text is about the query?' });
+      const refused = await Promise.all([
+        model.embed('a'), model.embed(['']), model.embed(['a'], { pooling: 'none' }), model.embed(['a'], { normalize: true }),
+        model.rerank('', ['a']), model.rerank('a', [3]), model.rerank('a', ['b'], { top: 1 }), model.embed(['a'], { signal: AbortSignal.abort() }),
+        model.embed(['a', 'word '.repeat(600)]),
+      ].map(outcome));
+      const next = (await model.generate('The capital of France is', { raw: true, maxTokens: 1 }).result).text;
+      const numbers = [last, mean, plain].map((vectors) => vectors.map((vector) => [...vector]));
+      seen.push({ numbers, types: last.map((vector) => vector.constructor.name), ranks, refused, next });
+      model.dispose();
+    }
+    return seen;
+  `);
+  assert.deepEqual(got[0], got[1]);
+  const [{ numbers, types, ranks, refused, next }] = got;
+  const [last, mean, plain] = numbers;
+  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+  assert.deepEqual(types, Array(3).fill('Float32Array'));
+  for (const vectors of [last, mean]) {
+    assert.ok(vectors.every((vector) => vector.length === 576 && Math.abs(dot(vector, vector) - 1) < 1e-6));
+    assert.deepEqual(vectors[0], vectors[2]);
+    assert.ok(dot(vectors[0], vectors[1]) < 0.999);
+  }
+  const length = Math.sqrt(dot(plain[1], plain[1]));
+  assert.ok(length > 1.1 && Math.abs(dot(plain[1], last[1]) / length - 1) < 1e-6, String(length));
+  assert.deepEqual(ranks.map(({ index }) => index).sort(), [0, 1, 2]);
+  assert.ok(ranks.every(({ score }, i) => score >= 0 && score <= 1 && (i === 0 || score <= ranks[i - 1].score)));
+  const scoreOf = (index) => ranks.find((ranked) => ranked.index === index).score;
+  assert.equal(scoreOf(0), scoreOf(2));
+  assert.notEqual(scoreOf(0), scoreOf(1));
+  assert.deepEqual(refused, [...Array(7).fill('BadArgument'), 'AbortError', 'ContextFull']);
+  assert.equal(next, ' Paris');
+});
+
+test('a call of a tool is read from the answer, and its result goes into the conversation', options, async () => {
+  const got = await evaluate(`
+    const seen = [];
+    for (const parallel of [1, 2]) {
+      const model = await blueshift.load(url, { backend: 'cpu', parallel, contextLength: 512 });
+      const place = { type: 'object', properties: { place: { type: 'string' } }, required: ['place'] };
+      const tools = [{ type: 'function', function: { name: 'weather', description: 'The weather', parameters: place } }];
+      // Biases in descending order, and a penalty on what was drawn, spell the call out.
+      const spelled = [...(await model.tokenize('[weather(place="Oslo")]'))];
+      const end = (await model.tokenize('<|im_end|>'))[0];
+      const logitBias = Object.fromEntries([...spelled, end].map((id, i) => [id, 1000 - 60 * i]));
+      const options = { tools, logitBias, repeatPenalty: 100, penaltyWindow: spelled.length, maxTokens: 20 };
+      const question = [{ role: 'user', content: 'Is it cold?' }];
+      const generation = model.generate(question, options);
+      const parts = [];
+      for await (const part of generation.parts()) parts.push(part);
+      const called = await generation.result;
+      const [call] = called.toolCalls;
+      const answered = [...question, called.message, { role: 'tool', tool_call_id: call?.id, name: call?.name, content: '-3' }];
+      const goesOn = (await model.generate(answered, { tools, maxTokens: 2 }).result).timings.promptTokens;
+      const content = [];
+      const declined = model.generate(question, { ...options, toolChoice: 'none' });
+      for await (const text of declined) content.push(text);
+      const { toolCalls } = await declined.result;
+      const other = { type: 'function', function: { name: 'time' } };
+      const { problems } = await model.generate(question, { ...options, tools: [other] }).result;
+      seen.push({ distinct: new Set(spelled).size === spelled.length, parts, called, goesOn, content: content.join(''), toolCalls, problems });
+      model.dispose();
+    }
+    return seen;
+  `);
+  for (const { distinct, parts, called, goesOn, content, toolCalls, problems } of got) {
+    assert.ok(distinct);
+    const call = { id: 'call00000', name: 'weather', arguments: { place: 'Oslo' } };
+    assert.equal(called.text, '[weather(place="Oslo")]');
+    assert.deepEqual([called.content, called.reasoning, called.toolCalls, called.problems], ['', '', [call], []]);
+    assert.equal(called.stopReason, 'eos');
+    assert.deepEqual(parts, [{ type: 'toolCall', call }]);
+    const { id, name, arguments: given } = call;
+    assert.deepEqual(called.message.tool_calls, [{ id, type: 'function', function: { name, arguments: given } }]);
+    assert.ok(goesOn > called.timings.promptTokens);
+    assert.deepEqual([content, toolCalls], ['[weather(place="Oslo")]', []]);
+    assert.match(problems.join(), /"weather", which was not offered/);
+  }
+});
+
+test('an answer is held to a grammar, or to a call', options, async () => {
+  const got = await evaluate(`
+    const seen = [];
+    for (const parallel of [1, 3]) {
+      const model = await blueshift.load(url, { backend: 'cpu', parallel, contextLength: 512, kv: 'q8_0' });
+      const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object', properties: {}, additionalProperties: false } } });
+      const tools = [tool('now'), tool('never')];
+      const asked = [
+        { regex: '[0-9]{3}!' },
+        { jsonSchema: { enum: ['so', 'so not'] } },
+        { grammar: 'start: "a" ("b" | "c")' },
+        { responseFormat: 'json_object', maxTokens: 3 },
+        { tools, toolChoice: 'required' },
+        { tools, toolChoice: { name: 'never' } },
+      ];
+      const answers = await Promise.all(asked.map((options) => model.generate('How much?', options).result));
+      const fail = (options) => model.generate('How much?', options).result.then(() => null, (e) => [e.code, e.message]);
+      const failures = await Promise.all([
+        { regex: '(' }, { jsonSchema: { type: 'strnig' } }, { grammar: 'start:' },
+        { toolChoice: 'required' }, { tools, toolChoice: { name: 'ever' } },
+      ].map(fail));
+      seen.push({ answers, failures });
+      model.dispose();
+    }
+    return seen;
+  `);
+  for (const { answers, failures } of got) {
+    const [regex, schema, lark, object, required, named] = answers;
+    assert.match(regex.content, /^[0-9]{3}!$/);
+    assert.ok(['"so"', '"so not"'].includes(schema.content), schema.content);
+    assert.match(lark.content, /^a[bc]$/);
+    assert.equal(regex.stopReason, 'grammar_end');
+    assert.equal(object.content.trimStart()[0], '{');
+    assert.deepEqual([required.toolCalls.length > 0, required.content, required.problems], [true, '', []]);
+    assert.ok(required.toolCalls.every(({ name, arguments: given }) => ['now', 'never'].includes(name) && Object.keys(given).length === 0));
+    assert.deepEqual(named.toolCalls.map(({ name }) => name), ['never']);
+    assert.deepEqual(failures.map(([code]) => code), ['Grammar', 'Grammar', 'Grammar', 'BadOption', 'BadOption']);
+  }
+  assert.deepEqual(got[0].answers.map(({ ids }) => ids), got[1].answers.map(({ ids }) => ids));
+});
+
 test('dispose rejects what is pending and what follows', options, async () => {
   const got = await evaluate(`
     const model = await blueshift.load(url, { backend: 'cpu' });
@@ -219,8 +423,15 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
         { suppress: [-1] }, { suppress: 1 }, { topP: 0 }, { typicalP: 0 }, { typicalP: 1.1 }, { stopIds: 2 }, { stopIds: [0.5] },
         { logprobs: 1 }, { topLogprobs: 21 }, { topLogprobs: -1 }, { logprobs: false, topLogprobs: 1 }, { burst: 0 }, { burst: 65 },
         { inFlight: 0 }, { inFlight: 5 }, { penaltyWindow: 4097 }, { raw: 1 }, { temprature: 1 }, null, 3,
+        { tools: {} }, { tools: ['f'] }, { toolChoice: 'always' }, { raw: true, tools: [{}] }, { n: 2 }, { responseFormat: 'json' }, { regex: 1 },
+        { jsonSchema: [] }, { grammar: '' }, { regex: 'a', grammar: 'start: "a"' }, { jsonSchema: {}, toolChoice: 'required' }, { toolChoice: { name: '' } },
       ].map((options) => thrown(() => model.generate('a', options))),
       words: [{ typicalP: 2 }, { topLogprobs: 21 }, { temprature: 1 }].map((options) => said(() => model.generate('a', options))),
+      many: [{ n: 0 }, { n: 1.5 }, { seed: 2 ** 53 - 1, n: 2 }, { prompts: 1 }].map((options) => thrown(() => model.generateMany(['a'], options))),
+      notMany: thrown(() => model.generateMany('a')),
+      loads: await Promise.all([{ parallel: 0 }, { parallel: 65 }, { cacheBytes: 0 }, { kv: 'q4_0' }].map((options) => outcome(blueshift.load(url, options)))),
+      small: await failure(blueshift.load(url, { backend: 'cpu', contextLength: 4096, cacheBytes: 1000 })),
+      tool: await failure(model.generate('a', { tools: [{ type: 'function', function: { name: 'no name' } }] }).result),
       stranger: await failure(blueshift.load(url, { backend: 'cpu', context: 64 })),
       stopId: await failure(model.generate('a', { raw: true, stopIds: [49152] }).result),
       accepted: await outcome(model.generate('a', { maxTokens: 1, stop: 'zz' }).result),
@@ -240,9 +451,11 @@ test('what cannot be loaded or asked is refused with a code', options, async () 
   assert.deepEqual(got.refused, got.refused.map(() => 'BadArgument'));
   assert.match(got.words[0], /^typicalP is 2, expected a number above 0, at most 1$/);
   assert.match(got.words[1], /^topLogprobs is 21, expected an integer from 0 to 20$/);
-  assert.match(got.words[2], /^generate has no option "temprature", its options are maxTokens, temperature, .*, inFlight, raw, signal$/);
+  assert.match(got.words[2], /^generate has no option "temprature", its options are maxTokens, temperature, .*, inFlight, raw, tools, toolChoice, jsonSchema, responseFormat, regex, grammar, signal$/);
+  assert.deepEqual([...got.many, got.notMany, ...got.loads], Array(9).fill('BadArgument'));
+  assert.deepEqual([got.small.code, got.tool.code], ['CacheTooSmall', 'BadTool']);
   assert.equal(got.stranger.code, 'BadArgument');
-  assert.match(got.stranger.text, /^load has no option "context", its options are backend, contextLength, onProgress, signal$/);
+  assert.match(got.stranger.text, /^load has no option "context", its options are backend, contextLength, parallel, cacheBytes, kv, onProgress, signal$/);
   assert.equal(got.stopId.code, 'BadToken');
   assert.equal(got.accepted, 'resolved');
   assert.deepEqual([got.contextLength, got.address, got.backend, got.unsendable], Array(4).fill('BadArgument'));
@@ -277,7 +490,7 @@ test('a device that draws wrongly is told of once a model', async (t) => {
   const { Model } = await import(join(dist, 'model.js'));
   const warn = t.mock.method(console, 'warn', () => {});
   const answers = [null, 'it drew 9', 'it drew 8'];
-  const model = new Model({}, { call: async () => ({ fallback: answers.shift() }) });
+  const model = new Model({ parallel: 1 }, { call: async () => ({ fallback: answers.shift() }) });
   const told = [];
   for (let i = 0; i < 3; i++) told.push((await model.generate('a').result).fallback);
   assert.deepEqual(told, [null, 'it drew 9', 'it drew 8']);

@@ -69,6 +69,7 @@ fn lint_wasm() -> Result<()> {
     web::install_target()?;
     let mut clippy = cargo();
     clippy.args(["clippy", "--package", "blueshift", "--lib", "--test", "wasm", "--no-default-features"]);
+    clippy.args(["--features", web::FEATURES]);
     clippy.args(["--target", web::TARGET, "--", "-D", "warnings"]);
     run(web::wasm_env(&mut clippy))
 }
@@ -86,7 +87,8 @@ fn test_native() -> Result<()> {
 /// The library's tests in a headless Chromium, with wasm-bindgen's own runner.
 fn test_wasm() -> Result<()> {
     let mut test = cargo();
-    test.args(["test", "--package", "blueshift", "--no-default-features", "--target", web::TARGET, "--test", "wasm"]);
+    test.args(["test", "--package", "blueshift", "--no-default-features", "--features", web::FEATURES]);
+    test.args(["--target", web::TARGET, "--test", "wasm"]);
     test.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", web::test_runner()?);
     test.env("CHROMEDRIVER", system::chromedriver().context("chromedriver is missing")?);
     // Seconds. The software adapter compiles shaders slowly.

@@ -12,6 +12,8 @@ use crate::run::{cargo, npm, npm_ci, root, run, target_dir};
 
 /// The target of the wasm builds.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+/// What the package has beside the plain library.
+pub(crate) const FEATURES: &str = "grammar";
 /// wasm-bindgen's version; the runner of its tests must have the very same.
 const BINDGEN: &str = "0.2.130";
 
@@ -84,7 +86,17 @@ pub(crate) fn test_runner() -> Result<PathBuf> {
 
 fn compile(profile: Profile) -> Result<()> {
     let mut command = cargo();
-    command.args(["build", "--package", "blueshift", "--lib", "--no-default-features", "--target", TARGET]);
+    command.args([
+        "build",
+        "--package",
+        "blueshift",
+        "--lib",
+        "--no-default-features",
+        "--features",
+        FEATURES,
+        "--target",
+        TARGET,
+    ]);
     if profile == Profile::Release {
         command.args(["--profile", "web"]);
     }
