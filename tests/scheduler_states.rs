@@ -14,7 +14,7 @@ use scheduling::{Streams, backends, check, engine, finish, micro, models, option
 /// Where layers are recurrent, others go on from the last whole page, where a state was saved; that of a saved text, too.
 #[test]
 fn recurrent_states_go_with_their_pages() {
-    let bytes = models().into_iter().find(|(name, _)| *name == "qwen35").expect("a known model").1.bytes();
+    let bytes = models().into_iter().find(|(name, ..)| *name == "qwen35").expect("a known model").1.bytes();
     let mut saved = Vec::new();
     for backend in backends() {
         let load = || Scheduler::new(engine(backend, &bytes, 512, 8, None), SchedulerOptions::default()).unwrap();

@@ -4,21 +4,21 @@ mod common;
 mod scheduling;
 
 use blueshift::engine::BackendChoice;
-use scheduling::{Tally, engine, models, run_schedule};
+use scheduling::{Tally, engine_storing, models, run_schedule};
 
 /// Schedules of each architecture on the CPU.
-const N: u64 = 34;
+const N: u64 = 30;
 
 fn schedules(name: &str) {
-    let (name, model) = models().into_iter().find(|(other, _)| *other == name).expect("a known model");
+    let (name, model, kv) = models().into_iter().find(|(other, ..)| *other == name).expect("a known model");
     let bytes = model.bytes();
-    let mut reference = engine(BackendChoice::Cpu, &bytes, 224, 1, None);
+    let mut reference = engine_storing(kv, BackendChoice::Cpu, &bytes, 224, 1, None);
     let mut tally = Tally::default();
     for seed in 0..N {
-        run_schedule(name, BackendChoice::Cpu, &bytes, &mut reference, seed, &mut tally);
+        run_schedule(name, kv, BackendChoice::Cpu, &bytes, &mut reference, seed, &mut tally);
     }
-    assert!(tally.completions > 200 && tally.cancelled > 10, "{tally:?}");
-    assert!(tally.preemptions > 5 && tally.evictions > 50, "{tally:?}");
+    assert!(tally.completions > 180 && tally.cancelled > 10, "{tally:?}");
+    assert!(tally.preemptions > 3 && tally.evictions > 40, "{tally:?}");
     // Recurrent layers go on from whole pages with a saved state.
     let is_recurrent = ["qwen35", "qwen3next"].contains(&name);
     assert_eq!(tally.copies > 50, !is_recurrent, "{tally:?}");
@@ -33,10 +33,10 @@ fn on_a_gpu() {
     }
     let mut tally = Tally::default();
     // One schedule preempts, the other one has many rows.
-    for ((name, model), seed) in models().into_iter().zip([35, 47].into_iter().cycle()) {
+    for ((name, model, kv), seed) in models().into_iter().zip([35, 47].into_iter().cycle()) {
         let bytes = model.bytes();
-        let mut reference = engine(BackendChoice::Cpu, &bytes, 224, 1, None);
-        run_schedule(name, BackendChoice::Wgpu, &bytes, &mut reference, seed, &mut tally);
+        let mut reference = engine_storing(kv, BackendChoice::Cpu, &bytes, 224, 1, None);
+        run_schedule(name, kv, BackendChoice::Wgpu, &bytes, &mut reference, seed, &mut tally);
     }
     assert!(tally.completions > 40 && tally.preemptions > 3 && tally.most_rows >= 7, "{tally:?}");
 }
@@ -44,6 +44,11 @@ fn on_a_gpu() {
 #[test]
 fn llama() {
     schedules("llama");
+}
+
+#[test]
+fn llama_with_a_q8_0_cache() {
+    schedules("llama, q8_0 cache");
 }
 
 #[test]

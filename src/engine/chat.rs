@@ -80,3 +80,41 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pollster::block_on;
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::ToolCall;
+    use crate::engine::{BackendChoice, LoadOptions};
+    use crate::gguf::Source;
+    use crate::micro::MicroModel;
+    use crate::quant::QuantType;
+
+    #[test]
+    fn tools_stand_in_the_text_where_the_template_knows_none() {
+        let source = Source::memory("micro", MicroModel::tiny(QuantType::Q8_0).bytes());
+        let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(64), ..Default::default() };
+        let engine = block_on(Engine::load(source, options)).expect("the model loads");
+        let question = Message::new("user", "Is it cold?");
+        let plain = engine.chat(std::slice::from_ref(&question), &[]).expect("a prompt");
+        assert_eq!(plain.format, AnswerFormat::default());
+        assert_eq!(engine.chat_prompt(std::slice::from_ref(&question)).expect("a prompt"), plain.ids);
+
+        let tool = Tool::new("weather", "The weather", json!({"type": "object"})).expect("a tool");
+        let prompt = engine.chat(std::slice::from_ref(&question), std::slice::from_ref(&tool)).expect("a prompt");
+        assert_eq!(prompt.format.tools, Some(ToolFormat::Fenced));
+        assert_eq!(prompt.parsing.names, Some(vec!["weather".into()]));
+        assert!(engine.tokenizer().decode(&prompt.ids).contains("The weather"));
+        assert!(!engine.tokenizer().decode(&plain.ids).contains("The weather"));
+
+        let call = ToolCall { id: "a".into(), name: "weather".into(), arguments: Default::default() };
+        let asked = Message { tool_calls: vec![call.clone()], ..Message::new("assistant", "") };
+        let conversation = [question, asked, Message::tool_result(&call, "-3 degrees")];
+        let prompt = engine.chat(&conversation, &[tool]).expect("a prompt");
+        assert_eq!(prompt.parsing.calls_before, 1);
+        assert!(engine.tokenizer().decode(&prompt.ids).contains("-3 degrees"));
+    }
+}

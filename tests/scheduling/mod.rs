@@ -10,14 +10,15 @@ use blueshift::engine::{
 use blueshift::gguf::Source;
 use blueshift::grammar::Grammar;
 use blueshift::micro::{DeltaNet, MicroModel};
+use blueshift::plan::KvType;
 use blueshift::quant::QuantType;
 use blueshift::sample::{Logprobs, Sampling};
 use pollster::block_on;
 
 use crate::common;
 
-/// The architectures, as small as they can be.
-pub(crate) fn models() -> Vec<(&'static str, MicroModel)> {
+/// The architectures, as small as they can be, and what their caches store.
+pub(crate) fn models() -> Vec<(&'static str, MicroModel, KvType)> {
     let small = |model: MicroModel| MicroModel {
         d: 64,
         ffn: 64,
@@ -35,12 +36,13 @@ pub(crate) fn models() -> Vec<(&'static str, MicroModel)> {
         ..small(model)
     };
     vec![
-        ("llama", small(MicroModel::llama(QuantType::Q8_0))),
-        ("gemma3", MicroModel { n_layers: 7, ..small(MicroModel::gemma3(QuantType::Q4_0)) }),
-        ("qwen3moe", small(MicroModel::qwen3moe(QuantType::Q8_0))),
-        ("qwen35", hybrid(MicroModel::qwen35(QuantType::Q8_0))),
-        ("qwen3next", hybrid(MicroModel::qwen3next(QuantType::Q4_1))),
-        ("qwen3", small(MicroModel::qwen3(QuantType::Q5_1))),
+        ("llama", small(MicroModel::llama(QuantType::Q8_0)), KvType::F16),
+        ("llama, q8_0 cache", MicroModel { head_dim: 32, ..small(MicroModel::llama(QuantType::Q8_0)) }, KvType::Q8_0),
+        ("gemma3", MicroModel { n_layers: 7, ..small(MicroModel::gemma3(QuantType::Q4_0)) }, KvType::F16),
+        ("qwen3moe", small(MicroModel::qwen3moe(QuantType::Q8_0)), KvType::F16),
+        ("qwen35", hybrid(MicroModel::qwen35(QuantType::Q8_0)), KvType::F16),
+        ("qwen3next", hybrid(MicroModel::qwen3next(QuantType::Q4_1)), KvType::F16),
+        ("qwen3", small(MicroModel::qwen3(QuantType::Q5_1)), KvType::F16),
     ]
 }
 
@@ -67,13 +69,26 @@ impl Rng {
 
 /// An engine with `slots` slots and a cache of `pages` pages.
 pub(crate) fn engine(backend: BackendChoice, bytes: &[u8], n_ctx: usize, slots: usize, pages: Option<usize>) -> Engine {
+    engine_storing(KvType::F16, backend, bytes, n_ctx, slots, pages)
+}
+
+/// The same with a cache of another type.
+pub(crate) fn engine_storing(
+    kv: KvType,
+    backend: BackendChoice,
+    bytes: &[u8],
+    n_ctx: usize,
+    slots: usize,
+    pages: Option<usize>,
+) -> Engine {
     let load = |cache_bytes| {
-        let options = LoadOptions { backend, n_ctx: Some(n_ctx), slots, cache_bytes, ..Default::default() };
+        let options = LoadOptions { backend, n_ctx: Some(n_ctx), kv, slots, cache_bytes, ..Default::default() };
         block_on(Engine::load(Source::memory("micro", bytes.to_vec()), options)).expect("the model loads")
     };
     let Some(pages) = pages else { return load(None) };
     let file = block_on(blueshift::gguf::open(Source::memory("micro", bytes.to_vec()))).expect("a model");
-    let page_bytes = block_on(blueshift::model::Model::open(&file)).expect("a model").plan.page_bytes();
+    let plan = block_on(blueshift::model::Model::open(&file)).expect("a model").plan;
+    let page_bytes = plan.with_kv(kv).expect("a cache").page_bytes();
     load(Some((pages * page_bytes) as u64))
 }
 
@@ -264,6 +279,7 @@ pub(crate) struct Tally {
 /// compared with its isolated run on `reference`.
 pub(crate) fn run_schedule(
     name: &str,
+    kv: KvType,
     backend: BackendChoice,
     bytes: &[u8],
     reference: &mut Engine,
@@ -275,7 +291,7 @@ pub(crate) fn run_schedule(
     let slots = 1 + rng.below(12);
     // Tight, or with room for most.
     let (is_tight, pages) = (rng.one_in(2), [4 + rng.below(4), 12 + rng.below(28)]);
-    let engine = engine(backend, bytes, N_CTX, slots, Some(pages[usize::from(!is_tight)]));
+    let engine = engine_storing(kv, backend, bytes, N_CTX, slots, Some(pages[usize::from(!is_tight)]));
     let n_vocab = engine.info().n_vocab;
     let options = SchedulerOptions {
         chunk: [0, 1, 7, 64][rng.below(4)],

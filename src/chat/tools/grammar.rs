@@ -248,7 +248,8 @@ mod tests {
     fn the_text_of_a_grammar() {
         let tool = Tool::new("f", "", json!({"properties": {"x": {"enum": ["a\"\u{7f}"]}}})).expect("a tool");
         let format = AnswerFormat { tools: Some(ToolFormat::Mistral), reasoning: None };
-        let required = RequiredCalls { format, tools: &[tool.clone()], parallel: true, in_reasoning: false };
+        let required =
+            RequiredCalls { format, tools: std::slice::from_ref(&tool), parallel: true, in_reasoning: false };
         let special = |text: &str| match text {
             mistral::OPEN => MarkToken::Special(5),
             mistral::ARGUMENTS => MarkToken::Text,
