@@ -95,7 +95,7 @@ fn what_a_model_needs_is_named() {
     other[architecture.len() - 5..].copy_from_slice(b"mamba");
     let error = damaged(architecture, &other);
     assert!(
-        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported == "llama, gemma3, qwen3, qwen3moe"),
+        matches!(&error, Some(Error::UnsupportedArchitecture { name, supported }) if name == "mamba" && supported.starts_with("llama, gemma3, qwen3, qwen3moe, ")),
         "{error:?}"
     );
 }
