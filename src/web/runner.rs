@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 pub(super) struct Runner(Option<Hands>);
 
 enum Hands {
-    Alone(Engine),
+    Alone(Box<Engine>),
     Together(Box<Scheduler>),
 }
 
 impl Runner {
     pub(super) fn new(engine: Engine) -> Self {
-        Self(Some(Hands::Alone(engine)))
+        Self(Some(Hands::Alone(Box::new(engine))))
     }
 
     /// The engine, to look at.
@@ -36,7 +36,7 @@ impl Runner {
     /// The engine for one sequence. Where many ran last, the cache is forgotten and what is under way ends.
     pub(super) fn alone(&mut self) -> Result<&mut Engine> {
         if let Some(Hands::Together(scheduler)) = self.0.take_if(|hands| matches!(hands, Hands::Together(_))) {
-            self.0 = Some(Hands::Alone(scheduler.into_engine()?));
+            self.0 = Some(Hands::Alone(Box::new(scheduler.into_engine()?)));
         }
         match &mut self.0 {
             Some(Hands::Alone(engine)) => Ok(engine),
@@ -49,7 +49,7 @@ impl Runner {
         if let Some(Hands::Alone(engine)) = self.0.take_if(|hands| matches!(hands, Hands::Alone(_))) {
             // The page is the only one that asks: it may wait for as many as it likes.
             let options = SchedulerOptions { max_waiting: usize::MAX, ..SchedulerOptions::default() };
-            self.0 = Some(Hands::Together(Box::new(Scheduler::new(engine, options)?)));
+            self.0 = Some(Hands::Together(Box::new(Scheduler::new(*engine, options)?)));
         }
         match &mut self.0 {
             Some(Hands::Together(scheduler)) => Ok(scheduler),

@@ -65,7 +65,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
 /// Measures steps of several sequences.
 fn batches(args: &Args) -> Result<()> {
     let most = args.batch.iter().copied().max().unwrap_or(1);
-    let ctx = args.model.ctx.or(Some(args.depth.max(1) + args.tg));
+    let ctx = args.model.ctx.or(Some(args.depth.max(1) + args.tg + most));
     let engine = load_on(&ModelArgs { ctx, ..args.model.clone() }, None, most)?;
     let scheduler = SchedulerOptions { burst: args.flow.burst, max_waiting: most, ..Default::default() };
     let options =

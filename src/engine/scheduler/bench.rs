@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct BatchBenchOptions {
     /// Numbers of sequences, each at least 1 and at most the engine's slots.
     pub sizes: Vec<usize>,
-    /// Tokens decoded a sequence, at least 2.
+    /// Tokens decoded a sequence while all of them draw, at least 2.
     pub tg: usize,
     /// Tokens in each sequence's cache before decoding starts; 0 counts as 1.
     pub depth: usize,
@@ -118,13 +118,14 @@ struct Measured {
 }
 
 impl Scheduler {
-    /// Decodes `n` sequences with prompts of their own. The clock runs from when all of them draw to when the first has ended.
+    /// Decodes `n` sequences with prompts of their own. One joins a step, so they decode `n` tokens more. The clock runs from when all of them draw
+    /// to when the first has ended.
     async fn decode_rate(&mut self, n: usize, tg: usize, depth: usize, run: usize) -> Result<Measured> {
         let n_vocab = self.engine.info.n_vocab;
         let depth = depth.max(1);
         let ids = some_ids(depth * n + run, n_vocab);
         for at in 0..n {
-            let options = GenerateOptions { max_tokens: tg, ignore_eos: true, ..Default::default() };
+            let options = GenerateOptions { max_tokens: tg + n, ignore_eos: true, ..Default::default() };
             self.submit(Request::new(&ids[run + at * depth..][..depth], options))?;
         }
         let mut begun = vec![false; n];
