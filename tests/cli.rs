@@ -350,3 +350,55 @@ fn errors_are_one_line_and_a_status() {
         assert!(said.starts_with("blueshift: ") && said.contains(expected), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn a_batch_gives_what_each_prompt_gives_alone() {
+    let path = model_file("batch");
+    let path = path.to_str().unwrap();
+    let common = ["--raw", "-n", "12", "--temp", "0.9", "--top-k", "40", "--backend", "cpu", "--json"];
+    let (prompts, seeds) = (["Hello", "One two three", "x"], ["5", "7", "18446744073709551615"]);
+    let mut args = vec!["batch", path];
+    for (prompt, seed) in prompts.iter().zip(seeds) {
+        args.extend(["-p", prompt, "--seed", seed]);
+    }
+    args.extend(common);
+    let batch: Value = serde_json::from_str(&succeeded(&args)).unwrap();
+    let sequences = batch["sequences"].as_array().unwrap();
+    assert_eq!(sequences.len(), 3);
+    for ((prompt, seed), sequence) in prompts.iter().zip(seeds).zip(sequences) {
+        let run = [&["run", path, "-p", prompt, "--seed", seed][..], &common].concat();
+        let alone: Value = serde_json::from_str(&succeeded(&run)).unwrap();
+        for key in ["prompt_ids", "ids", "text", "stop_reason"] {
+            assert_eq!(sequence[key], alone[key], "{key} of {prompt:?}");
+        }
+    }
+    let text = succeeded(&["batch", path, "-p", "a", "-p", "b", "--raw", "-n", "3", "--backend", "cpu"]);
+    assert!(text.contains("--- 1\n") && text.contains("--- 2\n"), "{text}");
+    let out = blueshift(&["batch", path, "-p", "a", "-p", "b", "-p", "c", "--seed", "1", "--seed", "2"]);
+    assert!(!out.status.success());
+    assert!(String::from_utf8_lossy(&out.stderr).contains("2 seeds for 3 prompts"), "{out:?}");
+}
+
+#[test]
+fn answers_have_the_form_that_was_asked_for() {
+    let path = model_file("grammar");
+    let base = ["run", path.to_str().unwrap(), "-p", "Hello", "--raw", "-n", "60", "--temp", "1", "--backend", "cpu"];
+    let with = |more: &[&str]| succeeded(&[&base[..], more].concat());
+    assert!(["red\n", "green\n"].contains(&with(&["--regex", "red|green"]).as_str()));
+    let schema = r#"{"type": "object", "properties": {"n": {"enum": [1, 22]}}, "required": ["n"], "additionalProperties": false}"#;
+    let answer: Value = serde_json::from_str(&with(&["--json-schema", schema])).unwrap();
+    assert!(answer["n"] == 1 || answer["n"] == 22, "{answer}");
+    let file = path.with_extension("lark");
+    std::fs::write(&file, "start: \"a\" | \"bc\"").unwrap();
+    assert!(["a\n", "bc\n"].contains(&with(&["--lark", file.to_str().unwrap()]).as_str()));
+    for (option, value, said) in [
+        ("--json-schema", "{", "malformed JSON"),
+        ("--regex", "(", "bad regular expression"),
+        ("--lark", "none", "none"),
+    ] {
+        let out = blueshift(&[&base[..], &[option, value]].concat());
+        assert!(!out.status.success());
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(stderr.contains(said), "{option}: {stderr}");
+    }
+}

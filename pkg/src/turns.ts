@@ -84,11 +84,12 @@ export class Turns {
         reject(signal.reason);
         model.cancel(request);
       };
-      signal.addEventListener('abort', () => void this.between(cancel).catch(reject), { once: true });
+      // Ahead of those who wait for the requests to end.
+      signal.addEventListener('abort', () => void this.#turn(false, cancel, true).catch(reject), { once: true });
     });
   }
 
-  #turn<T>(alone: boolean, action: (model: Model) => T | Promise<T>): Promise<T> {
+  #turn<T>(alone: boolean, action: (model: Model) => T | Promise<T>, isFirst = false): Promise<T> {
     const done = new Promise<T>((resolve, reject) => {
       const act = async () => {
         try {
@@ -97,7 +98,8 @@ export class Turns {
           reject(error);
         }
       };
-      this.#waiting.push({ alone, act });
+      if (isFirst) this.#waiting.unshift({ alone, act });
+      else this.#waiting.push({ alone, act });
     });
     void this.#run();
     return done;

@@ -22,7 +22,8 @@ use super::timing::{Part, Stopwatch};
 pub use super::weights::CpuWeights;
 use crate::engine::backend::{
     Backend, BackendInfo, BlockTables, Burst, Capacity, Counters, Drawn, Execution, First, Limits, RingSize, Row,
-    RowEnd, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes,
+    RowEnd, Timing, Trip, UNTRIPPED, check_fed, check_feed, check_page, check_page_bytes, check_snapshot,
+    check_state_bytes,
 };
 use crate::engine::clock::now_ms;
 use crate::engine::ledger::{Ledger, Phase};
@@ -694,7 +695,7 @@ impl Backend for CpuBackend {
     }
 
     async fn head(&mut self, slot: usize, row: usize) -> Result<()> {
-        self.limits().check_slot(slot)?;
+        check_fed(slot, self.fed_slot)?;
         let start = self.machine.watch.start_submit(Phase::Prefill);
         self.head_now(slot, row)?;
         self.machine.watch.end_submit(start, 0);

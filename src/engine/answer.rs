@@ -50,6 +50,11 @@ impl Answer {
         self.max_tokens - self.drawn
     }
 
+    /// Tokens it may still have that the context has room for, and one more: with that one it ends.
+    pub(super) fn room(&self) -> usize {
+        self.left().min((self.n_ctx + 1).saturating_sub(self.position())).max(1)
+    }
+
     /// Position of the token drawn next.
     pub(super) fn position(&self) -> usize {
         self.n_prompt + self.drawn

@@ -60,7 +60,7 @@ impl Engine {
             None => Vec::new(),
         };
         // Each token that is told has its log-probability, so with them every token is drawn.
-        let most = if generation.options.logprobs.is_some() { 1 } else { generation.answer.left() };
+        let most = if generation.options.logprobs.is_some() { 1 } else { generation.answer.room() };
         let constraint = generation.constraint.as_mut().expect("the answer has one");
         let ids = follow(constraint, id, most)?;
         let is_finished = constraint.is_finished();

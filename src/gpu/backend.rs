@@ -22,8 +22,8 @@ use super::weights::GpuWeights;
 use super::words::read_words;
 use crate::engine::backend::{
     Backend, BackendInfo, Burst, Capacity, Counters, Drawn, Execution, ID_BITS, Limits, MAX_GUARDED_LAYERS, Readback,
-    RingCounters, RingSize, Row, Timing, Trip, UNTRIPPED, check_feed, check_page, check_page_bytes, check_snapshot,
-    check_state_bytes,
+    RingCounters, RingSize, Row, Timing, Trip, UNTRIPPED, check_fed, check_feed, check_page, check_page_bytes,
+    check_snapshot, check_state_bytes,
 };
 use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
@@ -451,7 +451,7 @@ impl Backend for GpuBackend {
     }
 
     async fn head(&mut self, slot: usize, row: usize) -> Result<()> {
-        self.limits().check_slot(slot)?;
+        check_fed(slot, self.fed_slot)?;
         let mut commands = self.timed_commands(Phase::Prefill);
         self.take_row(&mut commands, row)?;
         // Where the guard finds the row, and that it is running.

@@ -71,7 +71,9 @@ impl Model {
     pub fn cancel(&mut self, request: f64) -> Result<(), JsValue> {
         let Some(id) = self.requests.keys().find(|id| number(**id) == request).copied() else { return Ok(()) };
         self.requests.remove(&id);
-        self.runner.together().map_err(to_js)?.cancel(id);
+        if self.runner.peek_scheduler().is_some() {
+            self.runner.together().map_err(to_js)?.cancel(id);
+        }
         Ok(())
     }
 

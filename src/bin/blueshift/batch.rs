@@ -58,7 +58,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let mut scheduler = Scheduler::new(engine, options)?;
     let mut requests = Vec::new();
     for (sequence, seed) in sequences.iter().zip(seeds) {
-        let options = GenerateOptions { policy: None, ..args.sampling.options(args.n, seed) };
+        let options = GenerateOptions { policy: None, ..args.sampling.options(args.n, seed)? };
         requests.push(scheduler.submit(Request::new(&sequence.prompt_ids, options))?);
     }
     while !scheduler.is_idle() {

@@ -66,7 +66,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
 /// Prints the answer as it comes and returns it.
 fn reply(engine: &mut Engine, messages: &[Message], args: &Args) -> Result<String> {
     let prompt = engine.chat_prompt(messages)?;
-    let said = answer(engine, &prompt, args.sampling.options(args.n, args.seed.seed), print_now)?;
+    let said = answer(engine, &prompt, args.sampling.options(args.n, args.seed.seed)?, print_now)?;
     println!();
     Ok(said.text)
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use blueshift::chat::Message;
 use blueshift::engine::policy::RingSize;
 use blueshift::engine::{Engine, Finish, GenerateOptions, Policy};
+use blueshift::grammar::Grammar;
 use blueshift::sample::{Logprobs, Sampling};
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -52,7 +53,43 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     stop_id: Vec<u32>,
     #[command(flatten)]
+    grammar: GrammarArgs,
+    #[command(flatten)]
     pub(crate) flow: FlowArgs,
+}
+
+/// What the answer has to look like.
+#[derive(ClapArgs)]
+#[group(multiple = false)]
+struct GrammarArgs {
+    /// A file with a JSON schema, or the schema itself, that the answer is valid under.
+    #[arg(long, value_name = "FILE|JSON")]
+    json_schema: Option<String>,
+    /// The answer is a JSON object.
+    #[arg(long)]
+    json_object: bool,
+    /// A regular expression that matches the whole answer.
+    #[arg(long, value_name = "REGEX")]
+    regex: Option<String>,
+    /// A file with a Lark grammar of the answer.
+    #[arg(long, value_name = "FILE")]
+    lark: Option<String>,
+}
+
+impl GrammarArgs {
+    fn grammar(&self) -> Result<Option<Grammar>> {
+        let read = |path: &str| std::fs::read_to_string(path).with_context(|| path.to_string());
+        Ok(if let Some(schema) = &self.json_schema {
+            let text = if schema.trim_start().starts_with('{') { schema.clone() } else { read(schema)? };
+            Some(Grammar::json_schema(&text)?)
+        } else if self.json_object {
+            Some(Grammar::JsonObject)
+        } else if let Some(regex) = &self.regex {
+            Some(Grammar::Regex(regex.clone()))
+        } else {
+            self.lark.as_deref().map(read).transpose()?.map(Grammar::Lark)
+        })
+    }
 }
 
 /// What the draws begin with.
@@ -103,7 +140,7 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 
 impl SamplingArgs {
     /// The engine's options for up to `max_tokens`, drawn with `seed`.
-    pub(crate) fn options(&self, max_tokens: usize, seed: u64) -> GenerateOptions {
+    pub(crate) fn options(&self, max_tokens: usize, seed: u64) -> Result<GenerateOptions> {
         let sampling = Sampling {
             temperature: self.temperature,
             seed,
@@ -117,14 +154,15 @@ impl SamplingArgs {
             penalty_window: self.penalty_window,
             biases: self.logit_bias.clone(),
         };
-        GenerateOptions {
+        Ok(GenerateOptions {
             max_tokens,
             sampling,
             stop: self.stop.clone(),
             stop_ids: self.stop_id.clone(),
+            grammar: self.grammar.grammar()?,
             policy: Some(self.flow.policy()),
             ..Default::default()
-        }
+        })
     }
 }
 
@@ -214,7 +252,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     };
     let mut engine = load(&args.model)?;
     let prompt_ids = prompt_ids(&engine, prompt, args.raw)?;
-    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n, args.seed.seed) };
+    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n, args.seed.seed)? };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
     let answer = answer(&mut engine, &prompt_ids, options.clone(), show)?;

@@ -10,7 +10,7 @@ use crate::sample::Sampling;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// Drawn from the logits of the slot's last `head` or `forward`: the burst's first step only samples. Either every row of a burst
-    /// begins so or none.
+    /// begins so or none. A row that had ended runs again.
     FromLogits,
     /// The last token the slot drew; it is on the device already and is fed first. Since that draw nothing else ran on the slot
     /// but `read_logits`; where the row has ended nothing is drawn.
@@ -199,6 +199,11 @@ impl Burst<'_> {
         }
         Ok(())
     }
+}
+
+/// Checks that a row is asked of the slot that fed last.
+pub(crate) fn check_fed(slot: usize, fed: usize) -> Result<()> {
+    if slot == fed { Ok(()) } else { bad("slot", slot, "the slot of the last chunk") }
 }
 
 /// Checks that there is such a page.

@@ -4,7 +4,8 @@ mod burst;
 mod guard;
 
 pub(crate) use burst::{
-    BlockTables, ID_BITS, Limits, check_feed, check_page, check_page_bytes, check_snapshot, check_state_bytes, only,
+    BlockTables, ID_BITS, Limits, check_fed, check_feed, check_page, check_page_bytes, check_snapshot,
+    check_state_bytes, only,
 };
 pub use burst::{Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd};
 pub use guard::Trip;

@@ -41,7 +41,7 @@ impl Scheduler {
         let submitted = self.submit_burst().await?;
         let running = || self.slots.iter().flatten();
         let depth = match self.engine.backend.is_gpu() && !running().any(Running::needs_host) {
-            true => DEPTH,
+            true => DEPTH.min(self.engine.policy.ring.slots),
             false => 1,
         };
         if !submitted {
@@ -137,7 +137,8 @@ impl Scheduler {
         };
         let running = self.slots[slot].as_ref().expect("it has drawn");
         let Some(answering) = running.decoding() else { return Ok(()) };
-        let keeps = answering.keep_logits && (answering.has_stop_strings || drawn.end.is_some());
+        let ends_on_host = answering.has_stop_strings || answering.constraint.is_some();
+        let keeps = answering.keep_logits && (ends_on_host || drawn.end.is_some());
         let mut logits = None;
         if !drawn.ids.is_empty() && (keeps || answering.logprobs.is_some()) {
             logits = Some(self.engine.backend.read_logits(slot).await?);
@@ -164,7 +165,7 @@ impl Scheduler {
         let (mut stopped, mut invalid) = (None, None);
         let is_first = answering.answer.drawn() == 0;
         // Each token that is told has its log-probability, so with them every token is drawn.
-        let most = if answering.logprobs.is_some() { 1 } else { answering.answer.left() };
+        let most = if answering.logprobs.is_some() { 1 } else { answering.answer.room() };
         let (mut ids, mut broken, mut is_complete) = (drawn.ids.clone(), None, false);
         if let (Some(constraint), [id]) = (&mut answering.constraint, &drawn.ids[..]) {
             match follow(constraint, *id, most) {
@@ -195,6 +196,8 @@ impl Scheduler {
         }
         self.counters.drawn += piece.ids.len() as u64;
         if !piece.ids.is_empty() {
+            // What was drawn was fed, all but the last; what was forced was not.
+            running.passed = (running.sequence.tokens.len() - 1).min(cached);
             if is_first {
                 running.sequence.note_first_token();
             }

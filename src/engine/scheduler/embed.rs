@@ -134,6 +134,8 @@ impl Scheduler {
             (None, Task::Answer(_)) => return Ok(()),
         };
         if matches!(kind, EventKind::Embedded(_)) {
+            let running = self.slots[slot].as_mut().expect("it was fed");
+            running.passed = running.sequence.tokens.len() - 1;
             self.share(slot)?;
         }
         self.tell(slot, kind);

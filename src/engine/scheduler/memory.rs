@@ -75,7 +75,7 @@ impl Scheduler {
     /// the one after it has been drawn.
     pub(super) fn share(&mut self, slot: usize) -> Result<()> {
         let running = self.slots[slot].as_ref().expect("it is running");
-        let known = running.known();
+        let known = running.passed;
         self.share_pages(slot, known)?;
         let running = self.slots[slot].as_mut().expect("it is running");
         if !std::mem::replace(&mut running.is_shared, true) {
@@ -118,7 +118,7 @@ impl Scheduler {
     /// The same for a sequence that leaves, where its values are known to be good.
     pub(super) fn share_rest(&mut self, slot: usize) {
         let Some(running) = self.slots[slot].as_ref().filter(|running| running.is_shared) else { return };
-        let known = running.known();
+        let known = running.passed;
         self.share_partial(slot, known);
     }
 

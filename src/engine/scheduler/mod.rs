@@ -109,7 +109,8 @@ impl Scheduler {
     /// # Errors
     /// [`Error::BadOption`] names an option and its range.
     pub fn new(mut engine: Engine, options: SchedulerOptions) -> Result<Self> {
-        let burst = options.burst.unwrap_or(if engine.backend.is_gpu() { 8 } else { 1 });
+        let default = if engine.backend.is_gpu() { 8.min(engine.policy.ring.steps) } else { 1 };
+        let burst = options.burst.unwrap_or(default);
         if !(1..=engine.policy.ring.steps).contains(&burst) {
             let expected = "at least 1 and at most the ring's steps";
             return Err(Error::BadOption { option: "burst", found: burst.to_string(), expected });
@@ -202,7 +203,7 @@ impl Scheduler {
 
     fn check_queue(&self, more: usize) -> Result<()> {
         let (waiting, limit) = (self.waiting.len(), self.options.max_waiting);
-        if waiting + more > limit { Err(Error::QueueFull { waiting, more, limit }) } else { Ok(()) }
+        if more > limit.saturating_sub(waiting) { Err(Error::QueueFull { waiting, more, limit }) } else { Ok(()) }
     }
 
     /// Ends a request without an event; its pages are free at once. Says whether there was something to end.
@@ -216,6 +217,7 @@ impl Scheduler {
                 found = true;
             }
         }
+        self.events.retain(|event| event.request != request);
         found
     }
 

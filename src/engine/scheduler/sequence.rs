@@ -160,8 +160,8 @@ pub(super) struct Running {
     /// Tokens to be fed before decoding, and how many have been.
     pub(super) to_feed: usize,
     pub(super) fed: usize,
-    /// Where tokens are fed again, how many the guard had let pass before.
-    passed: usize,
+    /// Tokens in the cache when the last one was drawn: the guard has let their values pass.
+    pub(super) passed: usize,
     /// Tokens that were in the cache when it got its slot.
     pub(super) found: usize,
     /// Draws in flight.
@@ -194,11 +194,6 @@ impl Running {
 
     pub(super) fn is_prefilling(&self) -> bool {
         self.fed < self.to_feed
-    }
-
-    /// Tokens that were fed before the last one that was drawn: those whose values are known to be good.
-    pub(super) fn known(&self) -> usize {
-        if self.is_prefilling() { self.passed } else { self.sequence.tokens.len() - 1 }
     }
 
     /// Tokens in the cache once what is in flight is done: the position of the token fed next.
@@ -248,7 +243,7 @@ impl Running {
 
     /// Feeds what was taken without a draw like a prompt: all but the last token. `cached` tokens are in the cache.
     pub(super) fn feed_again(&mut self, cached: usize) {
-        (self.fed, self.passed) = (cached, cached);
+        self.fed = cached;
         self.to_feed = self.sequence.to_feed();
         self.on_device = false;
     }
