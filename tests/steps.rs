@@ -255,7 +255,7 @@ fn aborting_in_flight_leaks_nothing() {
 
 /// An engine whose device draws, from position 100 on, what `to` says.
 fn broken_sampler(to: &'static str) -> Engine {
-    let patch = ShaderPatch { stem: "sample_finish", from: "finish(winner.x, winner.y);", to };
+    let patch = ShaderPatch { stem: "sample_finish", from: "finish(group.y, winner.x, winner.y);", to };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
     let load = LoadOptions { backend: BackendChoice::Wgpu, gpu: Some(gpu), n_ctx: Some(128), ..Default::default() };
     block_on(Engine::load(Source::memory("micro", micro()), load)).unwrap()
@@ -270,11 +270,17 @@ fn a_device_that_draws_what_cannot_be_draws_no_more() {
     let mut cpu = engines("micro", &micro(), 128).remove(0);
     let banned = Sampling { repeat_penalty: 1.2, ..Sampling::new(0.9, 4) }.suppressing(&[3]);
     for (to, id) in [
-        ("finish(winner.x, select(winner.y, 0xfffff0u, state.position >= 100u));", Some(0xff_fff0)),
-        ("finish(winner.x, select(winner.y, 0xffffffffu, state.position >= 100u));", Some(0xff_ffff)),
-        ("finish(winner.x, select(winner.y, 0x04000001u, state.position >= 100u));", Some(0xff_ffff)),
-        ("finish(winner.x, select(winner.y, 3u, state.position >= 100u));", Some(3)),
-        ("finish(select(winner.x, 0u, state.position >= 100u), winner.y);", None),
+        ("finish(group.y, winner.x, select(winner.y, 0xfffff0u, batch.states[0].position >= 100u));", Some(0xff_fff0)),
+        (
+            "finish(group.y, winner.x, select(winner.y, 0xffffffffu, batch.states[0].position >= 100u));",
+            Some(0xff_ffff),
+        ),
+        (
+            "finish(group.y, winner.x, select(winner.y, 0x04000001u, batch.states[0].position >= 100u));",
+            Some(0xff_ffff),
+        ),
+        ("finish(group.y, winner.x, select(winner.y, 3u, batch.states[0].position >= 100u));", Some(3)),
+        ("finish(group.y, select(winner.x, 0u, batch.states[0].position >= 100u), winner.y);", None),
     ] {
         let mut engine = broken_sampler(to);
         for (burst, logprobs) in [(1, None), (7, None), (1, Some(2))] {
