@@ -16,7 +16,7 @@ test('loading onto the GPU keeps wasm memory small', { timeout: PATIENCE }, asyn
   const bytes = await page.evaluate(async (url) => {
     const wasm = await import('/blueshift/wasm/blueshift.js');
     const { memory } = await wasm.default();
-    const options = JSON.stringify({ backend: 'wgpu', contextLength: 512 });
+    const options = JSON.stringify({ backend: 'wgpu', contextLength: 512, parallel: 1, cacheBytes: null, kv: 'f16' });
     const model = await wasm.Model.from_url(url, options, () => {});
     const bytes = memory.buffer.byteLength;
     model.free();
