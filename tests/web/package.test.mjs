@@ -386,7 +386,9 @@ test('an answer is held to a grammar, or to a call', options, async () => {
     assert.match(lark.content, /^a[bc]$/);
     assert.equal(regex.stopReason, 'grammar_end');
     assert.equal(object.content.trimStart()[0], '{');
-    assert.deepEqual([required.toolCalls.length > 0, required.content, required.problems], [true, '', []]);
+    assert.ok(required.toolCalls.length > 0);
+    // Several calls are allowed: the model may go on with them until its tokens end, inside one.
+    if (required.stopReason !== 'max_tokens') assert.deepEqual([required.content, required.problems], ['', []]);
     assert.ok(required.toolCalls.every(({ name, arguments: given }) => ['now', 'never'].includes(name) && Object.keys(given).length === 0));
     assert.deepEqual(named.toolCalls.map(({ name }) => name), ['never']);
     assert.deepEqual(failures.map(([code]) => code), ['Grammar', 'Grammar', 'Grammar', 'BadOption', 'BadOption']);
