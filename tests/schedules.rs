@@ -18,7 +18,7 @@ fn schedules(name: &str) {
         run_schedule(name, kv, BackendChoice::Cpu, &bytes, &mut reference, seed, &mut tally);
     }
     assert!(tally.completions > 180 && tally.cancelled > 10, "{tally:?}");
-    assert!(tally.preemptions > 2 && tally.evictions > 40, "{tally:?}");
+    assert!(tally.preemptions > 3 && tally.evictions > 40, "{tally:?}");
     // Recurrent layers go on from whole pages with a saved state.
     let is_recurrent = ["qwen35", "qwen3next"].contains(&name);
     assert_eq!(tally.copies > 50, !is_recurrent, "{tally:?}");

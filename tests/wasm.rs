@@ -140,7 +140,7 @@ async fn requests_at_once_give_what_each_gives_alone() {
     assert!(alone.iter().all(|ids| !ids.is_empty()));
     let stats = json(&model.stats().expect("it is loaded"));
     assert_eq!((&stats["scheduler"]["running"], &stats["scheduler"]["pages"]["in_use"]), (&json("0"), &json("0")));
-    assert!(stats["scheduler"]["most_rows"].as_u64().is_some_and(|rows| rows >= 2), "{stats}");
+    assert_eq!(stats["scheduler"]["most_rows"], 3);
     // The engine may be used by one alone again, and then by many.
     let mut generation = model.start(&prompts[1], &request(9)).expect("a valid request");
     let mut ids = Vec::new();

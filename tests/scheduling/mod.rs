@@ -262,7 +262,7 @@ pub(crate) fn some_request(rng: &mut Rng, n_vocab: usize, n_ctx: usize) -> Reque
         stop_ids: if rng.one_in(4) { vec![3, 60, 200] } else { Vec::new() },
         ignore_eos: rng.one_in(2),
         logprobs: rng.one_in(8).then_some(3),
-        grammar: prompt.iter().sum::<u32>().is_multiple_of(5).then(|| some_grammar(prompt.len())),
+        grammar: prompt.iter().sum::<u32>().is_multiple_of(4).then(|| some_grammar(prompt.len())),
         chunk: [0, 0, 0, 5][rng.below(4)],
         ..Default::default()
     };

@@ -57,9 +57,13 @@ impl Scheduler {
         Ok(true)
     }
 
-    /// Pages that running sequences need for what they feed next, and one more each.
+    /// Pages that running sequences need for what they feed next, and one more each as far as the context goes.
     fn promised(&self) -> usize {
-        let missing = |r: &Running| r.sequence.tokens.len().div_ceil(PAGE).saturating_sub(r.pages.len()) + 1;
+        let most = self.engine.info.n_ctx.div_ceil(PAGE);
+        let missing = |r: &Running| {
+            let needed = r.sequence.tokens.len().div_ceil(PAGE).saturating_sub(r.pages.len()) + 1;
+            needed.min(most.saturating_sub(r.pages.len()))
+        };
         self.slots.iter().flatten().map(missing).sum()
     }
 
