@@ -9,12 +9,11 @@ use bytemuck::Zeroable;
 use super::buffers::{Allocator, STAGING, STORAGE, write};
 use super::device::Gpu;
 use super::floor;
+use super::instances::{Decode, Prefill};
 use super::kv::{SIDES, to_device, to_host};
-use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::params::{RowEntry, RowsHeader, State, UNGUARDED, state_at};
-use super::pipelines::{PREFILL_TILE, TILES};
 use super::readback;
-use super::recorder::{Commands, Step};
+use super::recorder::Commands;
 use super::sampler::{Bound, Draws, RULES_BYTES, Sampler, rules};
 use super::sequence::Sequence;
 use super::timing::Timers;
@@ -29,40 +28,6 @@ use crate::engine::ledger::{Ledger, Phase};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::sample::Sampling;
-
-/// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
-const CHUNK: usize = 256;
-const SOFTWARE_CHUNK: usize = 64;
-/// Bytes a buffer of a prefill chunk may have.
-const MAX_CHUNK_BYTES: usize = 64 << 20;
-
-/// The plan's body for chunks of a prompt.
-struct Prefill {
-    capacity: usize,
-    space: Space,
-    body: Vec<Step>,
-    ends: Vec<usize>,
-}
-
-/// The whole plan for a row of each of several slots.
-pub(super) struct Decode {
-    space: Space,
-    /// By tile: as many rows as a matmul workgroup computes; made when first asked for.
-    instances: [Option<Instance>; TILES.len()],
-    pub(super) sampler: Sampler,
-    embed: Vec<Step>,
-    embedding: PlanBuffer,
-    hidden: PlanBuffer,
-    pub(super) logits: PlanBuffer,
-}
-
-/// Body and head for some number of rows.
-pub(super) struct Instance {
-    pub(super) body: Vec<Step>,
-    body_ends: Vec<usize>,
-    pub(super) head: Vec<Step>,
-    head_ends: Vec<usize>,
-}
 
 /// The host's knowledge of a slot.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +63,8 @@ pub struct GpuBackend {
     pub(super) slots: Vec<SlotInfo>,
     /// Counters when the backend was made.
     baseline: Counters,
-    weights: GpuWeights,
+    // Held for the buffers' sake.
+    _weights: GpuWeights,
 }
 
 impl GpuBackend {
@@ -127,8 +93,8 @@ impl GpuBackend {
         }
         let mut allocator = Allocator::new(gpu);
         let sequence = Sequence::new(gpu, &mut allocator, &plan, capacity)?;
-        let decode = decode_instances(gpu, &mut allocator, &plan, &weights, &sequence)?;
-        let prefill = prefill_instance(gpu, &mut allocator, &plan, &weights, &sequence)?;
+        let decode = Decode::new(gpu, &mut allocator, &plan, &weights, &sequence)?;
+        let prefill = Prefill::new(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let row_bytes = (plan.n_vocab as u64 * 4).max(decode.embedding.row_bytes());
         let row_staging = allocator.buffer("row staging", row_bytes, STAGING);
         let page_bytes = plan.layers.iter().map(|layer| layer.page_bytes() as u64).max().unwrap_or(0);
@@ -152,7 +118,7 @@ impl GpuBackend {
             fed_position: 0,
             slots: vec![SlotInfo::default(); capacity.slots],
             baseline,
-            weights,
+            _weights: weights,
         })
     }
 
@@ -209,104 +175,6 @@ impl GpuBackend {
         self.slots[slot].sampling = Some(sampling.clone());
         true
     }
-
-    /// Makes the instance for steps of `rows` rows, where it is not there yet.
-    pub(super) fn prepare_instance(&mut self, rows: usize) -> Result<()> {
-        let at = instance_of(rows);
-        if self.decode.instances[at].is_none() {
-            let mut allocator = Allocator::new(&self.gpu);
-            let (gpu, plan, weights, sequence) = (&self.gpu, &*self.plan, &self.weights, &self.sequence);
-            let instance = instance(gpu, &mut allocator, plan, weights, sequence, &self.decode.space, rows)?;
-            allocator.check()?;
-            self.decode.instances[at] = Some(instance);
-        }
-        Ok(())
-    }
-
-    /// The instance for steps of `rows` rows, which was made.
-    pub(super) fn instance(&self, rows: usize) -> &Instance {
-        self.decode.instances[instance_of(rows)].as_ref().expect("the instance was prepared")
-    }
-}
-
-/// Which instance steps of `rows` rows use.
-fn instance_of(rows: usize) -> usize {
-    TILES.iter().position(|tile| *tile as usize >= rows).unwrap_or(TILES.len() - 1)
-}
-
-fn instance(
-    gpu: &Gpu,
-    allocator: &mut Allocator,
-    plan: &Plan,
-    weights: &GpuWeights,
-    sequence: &Sequence,
-    space: &Space,
-    rows: usize,
-) -> Result<Instance> {
-    let Capacity { slots, n_ctx, .. } = sequence.capacity;
-    let spread = Spread::of_batch(rows, slots, &plan.body, n_ctx);
-    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), spread, space);
-    let body = lowering.body(allocator)?;
-    let body_ends = lowering.ends();
-    let head = lowering.head(allocator)?;
-    Ok(Instance { body, body_ends, head, head_ends: lowering.ends() })
-}
-
-fn decode_instances(
-    gpu: &Gpu,
-    allocator: &mut Allocator,
-    plan: &Plan,
-    weights: &GpuWeights,
-    sequence: &Sequence,
-) -> Result<Decode> {
-    let Capacity { slots, n_ctx, .. } = sequence.capacity;
-    let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
-    let bytes_of = |rows, spread: Spread| partials_bytes(&plan.body, rows, n_ctx, spread.chunks_per_unit);
-    let partials = bytes_of(1, Spread::SINGLE).max(bytes_of(slots, Spread::of_batch(slots, slots, &plan.body, n_ctx)));
-    // A matmul reads whole tiles.
-    let rows = if slots == 1 { 1 } else { slots.next_multiple_of(PREFILL_TILE as usize) };
-    let space = Space::new(allocator, plan, rows, &ops, &sequence.tokens, partials);
-    let single = instance(gpu, allocator, plan, weights, sequence, &space, 1)?;
-    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::SINGLE, &space);
-    Ok(Decode {
-        instances: [Some(single), None, None, None],
-        sampler: Sampler::new(lowering.steps(allocator, &plan.sample)?),
-        embed: lowering.steps(allocator, &plan.embed)?,
-        embedding: space.buffer(plan.embedding),
-        hidden: space.buffer(plan.hidden),
-        logits: space.buffer(plan.logits),
-        space,
-    })
-}
-
-fn prefill_instance(
-    gpu: &Gpu,
-    allocator: &mut Allocator,
-    plan: &Plan,
-    weights: &GpuWeights,
-    sequence: &Sequence,
-) -> Result<Prefill> {
-    let n_ctx = sequence.capacity.n_ctx;
-    let capacity = prefill_rows(gpu, plan, n_ctx);
-    let tokens = allocator.buffer("tokens", (capacity * 4) as u64, STORAGE);
-    let partials = partials_bytes(&plan.body, capacity, n_ctx, Spread::CHUNK.chunks_per_unit);
-    let space = Space::new(allocator, plan, capacity, &[&plan.body], &tokens, partials);
-    let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::CHUNK, &space);
-    let body = lowering.body(allocator)?;
-    let ends = lowering.ends();
-    Ok(Prefill { capacity, space, body, ends })
-}
-
-/// Rows of a prefill chunk: a multiple of the matmul tile, more than one.
-fn prefill_rows(gpu: &Gpu, plan: &Plan, n_ctx: usize) -> usize {
-    let widths = plan.buffers.iter().enumerate().filter(|(id, _)| *id != plan.logits.0 as usize);
-    let widest = widths.map(|(_, shape)| shape.vectors() * shape.width());
-    let row_bytes = (4 * widest.max().unwrap_or(1))
-        .max(partials_bytes(&plan.body, CHUNK, n_ctx, Spread::CHUNK.chunks_per_unit) as usize / CHUNK);
-    let fitting = MAX_CHUNK_BYTES / row_bytes;
-    let wanted = if gpu.is_software() { SOFTWARE_CHUNK } else { CHUNK };
-    let tile = PREFILL_TILE as usize;
-    wanted.min(n_ctx.next_multiple_of(tile)).min(fitting / tile * tile).max(tile)
 }
 
 impl Backend for GpuBackend {
@@ -436,7 +304,7 @@ impl Backend for GpuBackend {
         if tokens.len() == 1 {
             self.write_rows(RowsHeader::single(slot));
             write(&self.gpu, &self.sequence.tokens, (slot * 4) as u64, bytemuck::cast_slice(tokens));
-            commands.record(&self.instance(1).body, &positions);
+            commands.record(&self.decode.instance(1).body, &positions);
         } else {
             self.write_rows(RowsHeader::chunk(slot, tokens.len()));
             write(&self.gpu, &self.prefill.space.tokens, 0, bytemuck::cast_slice(tokens));
@@ -457,14 +325,13 @@ impl Backend for GpuBackend {
         // Where the guard finds the row, and that it is running.
         self.write_running(slot, self.fed_position + row);
         self.write_rows(RowsHeader::single(slot));
-        commands.record(&self.instance(1).head, &[0]);
+        commands.record(&self.decode.instance(1).head, &[0]);
         self.submit_alone(commands).await?;
         self.gpu.check()
     }
 
     async fn forward(&mut self, rows: &[Row<'_>]) -> Result<()> {
         Burst { rows, steps: 1 }.check_forward(self.limits(), &self.sequence.tables)?;
-        self.prepare_instance(rows.len())?;
         let mut entries = Vec::with_capacity(rows.len());
         for row in rows {
             self.write_row(row);
@@ -473,7 +340,7 @@ impl Backend for GpuBackend {
         self.write_rows(RowsHeader::batch(&entries));
         let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();
         let mut commands = self.timed_commands(Phase::Decode);
-        let instance = self.instance(rows.len());
+        let instance = self.decode.instance(rows.len());
         commands.record(&instance.body, &positions);
         commands.record(&instance.head, &positions);
         self.fed_rows = 0;

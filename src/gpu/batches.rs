@@ -64,7 +64,7 @@ impl GpuBackend {
     /// Every step between one token and the next, as the last draw was.
     fn decode_steps(&self) -> impl Iterator<Item = &Step> {
         let draws = Draws::of([self.slots[0].sampling.as_ref().unwrap_or(&Sampling::GREEDY)]);
-        let instance = self.instance(1);
+        let instance = self.decode.instance(1);
         instance.body.iter().chain(&instance.head).chain(self.decode.sampler.steps(draws))
     }
 

@@ -59,7 +59,6 @@ impl GpuBackend {
         let n_rows = burst.rows.len();
         let draws = Draws::of(burst.rows.iter().map(|row| row.sampling));
         self.prepare_sampler(draws)?;
-        self.prepare_instance(n_rows)?;
         let ring_slot = self.sequence.ring.acquire()?;
         let mut entries = Vec::with_capacity(n_rows);
         for (at, row) in burst.rows.iter().enumerate() {
@@ -133,7 +132,7 @@ impl GpuBackend {
 
     fn record_burst(&self, commands: &mut Commands, burst: &Burst<'_>, draws: Draws) {
         let mut positions: Vec<usize> = burst.rows.iter().map(|row| row.position).collect();
-        let instance = self.instance(positions.len());
+        let instance = self.decode.instance(positions.len());
         for step in 0..burst.steps {
             if step > 0 || !burst.only_draws_first() {
                 commands.record(&instance.body, &positions);

@@ -12,6 +12,7 @@ mod calibration;
 pub mod cases;
 mod device;
 mod floor;
+mod instances;
 mod kv;
 mod ops;
 mod params;

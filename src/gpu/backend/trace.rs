@@ -21,7 +21,7 @@ pub(crate) struct Partials {
 impl GpuBackend {
     /// Steps, where each operation's end, and the buffers of their instance. The head always is the decode instance's.
     fn traced(&self, list: List) -> (&[Step], &[usize], &Space, usize) {
-        let single = self.instance(1);
+        let single = self.decode.instance(1);
         match list {
             List::Body if self.fed_rows > 1 => {
                 let p = &self.prefill;
