@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod backend;
+mod buffers;
 pub mod combine_experts;
 pub mod delta_prepare;
 pub mod delta_rule;
@@ -12,6 +13,7 @@ pub mod gated_add;
 pub mod gated_norm;
 pub mod kv;
 mod kv_q8_0;
+mod machine;
 pub mod matmul;
 pub mod matrix;
 pub mod pool;

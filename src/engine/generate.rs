@@ -8,7 +8,7 @@ use super::clock::now_ms;
 use super::flow::FlowControl;
 use super::ledger::Phase;
 use super::options::{Finish, GenerateOptions, InvalidDraw, Piece, Stats, StopReason, Timings};
-use super::policy::{Flow, Policy, Reaction, StopCheck};
+use super::policy::{Flow, Policy, StopCheck};
 use super::{Engine, SLOT};
 use crate::error::{Error, Result};
 use crate::grammar::Constraint;
@@ -84,8 +84,7 @@ impl Engine {
         let biases = options.sampling.biases.iter();
         self.supersede();
         // Under a grammar no step is done again without its limit: it has none from the beginning, which draws the same tokens.
-        let widens = policy.guard.is_some_and(|guard| matches!(guard.reaction, Reaction::Widen { .. }));
-        self.backend.configure(policy.execution(widens && constraint.is_some()))?;
+        self.backend.configure(policy.execution(policy.widens() && constraint.is_some()))?;
         self.backend.clear_times();
         self.set_flow(&policy, options.logprobs.is_some());
         Ok(Generation {

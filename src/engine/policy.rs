@@ -124,6 +124,11 @@ impl Policy {
         }
     }
 
+    /// Whether steps that trip the guard are done again without its limit.
+    pub(super) fn widens(&self) -> bool {
+        self.guard.is_some_and(|guard| matches!(guard.reaction, Reaction::Widen { .. }))
+    }
+
     /// What the backend needs to know; `wide` lets every finite value pass.
     pub(super) fn execution(&self, wide: bool) -> Execution {
         Execution {

@@ -35,7 +35,7 @@ impl Engine {
     /// The error of a trip, whose token and those after it leave the sequence.
     pub(super) fn not_finite(&mut self, trip: Trip) -> Error {
         self.cached.truncate(trip.position);
-        Error::NotFinite { layer: trip.layer, position: trip.position, not_finite: trip.not_finite }
+        trip.into()
     }
 
     /// Brings the guard's limit back where it was lifted for long enough.

@@ -12,7 +12,7 @@ use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE, TILES};
 use super::recorder::{Draft, Grid, Step, visible_units};
 use super::sampler::Bound;
 use super::sequence::Sequence;
-use super::weights::{GpuWeights, Part, plane_offsets};
+use super::weights::GpuWeights;
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
 use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
@@ -307,7 +307,6 @@ impl<'a> Lowering<'a> {
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
         for part in &matrix.parts {
-            let planes = PlaneParams::of(layout, part);
             let params = params::Embed {
                 zero: 0,
                 width: layout.k as u32,
@@ -316,13 +315,7 @@ impl<'a> Lowering<'a> {
                 first_row: part.first_row as u32,
                 rows: part.rows as u32,
                 scale,
-                quants_stride: planes.quants_stride,
-                high_offset: planes.high_offset,
-                high_stride: planes.high_stride,
-                scales_offset: planes.scales_offset,
-                scales_stride: planes.scales_stride,
-                supers_offset: planes.supers_offset,
-                supers_stride: planes.supers_stride,
+                planes: params::Planes::of(layout, part),
             };
             let bindings = vec![
                 (1, self.sequence.state.clone()),
@@ -378,7 +371,6 @@ impl<'a> Lowering<'a> {
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
             self.tag.bytes = bytes * part.rows as u64 / rows as u64;
-            let planes = PlaneParams::of(layout, part);
             let params = params::MatMul {
                 zero: 0,
                 rows: part.rows as u32,
@@ -390,13 +382,7 @@ impl<'a> Lowering<'a> {
                 out_width: out.width() as u32,
                 accumulate: u32::from(accumulate),
                 by_slot,
-                quants_stride: planes.quants_stride,
-                high_offset: planes.high_offset,
-                high_stride: planes.high_stride,
-                scales_offset: planes.scales_offset,
-                scales_stride: planes.scales_stride,
-                supers_offset: planes.supers_offset,
-                supers_stride: planes.supers_stride,
+                planes: params::Planes::of(layout, part),
             };
             let mut bindings = vec![
                 (1, self.sequence.state.clone()),
@@ -538,31 +524,5 @@ fn rows_a_group(form: MatMulForm, layout: &PlaneLayout) -> usize {
     match form {
         MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
         MatMulForm::Serial => SERIAL_LANES,
-    }
-}
-
-/// Where the planes of a part lie, in the shaders' units: u32, and vec4 for `quants_stride`.
-struct PlaneParams {
-    quants_stride: u32,
-    high_offset: u32,
-    high_stride: u32,
-    scales_offset: u32,
-    scales_stride: u32,
-    supers_offset: u32,
-    supers_stride: u32,
-}
-
-impl PlaneParams {
-    fn of(layout: &PlaneLayout, part: &Part) -> Self {
-        let [high, scales, supers] = plane_offsets(layout, part.rows).map(|bytes| bytes as u32 / 4);
-        PlaneParams {
-            quants_stride: layout.quants_stride as u32 / 16,
-            high_offset: high,
-            high_stride: layout.high_stride as u32 / 4,
-            scales_offset: scales,
-            scales_stride: layout.scales_stride as u32 / 4,
-            supers_offset: supers,
-            supers_stride: layout.supers_stride as u32 / 4,
-        }
     }
 }

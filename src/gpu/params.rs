@@ -2,13 +2,15 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::weights::{Part, plane_offsets};
 use crate::engine::backend::MAX_SLOTS;
+use crate::quant::PlaneLayout;
 use crate::sample::Sampling;
 
 /// Bytes a kernel's parameters take in the uniform buffer: the alignment every device allows.
 pub(crate) const SLOT: u64 = 256;
 
-/// Declares a parameter struct. The first field of all is `zero`, which `guard` needs; every field is four bytes.
+/// Declares a parameter struct. The first field of all is `zero`, which `guard` needs; every field is four bytes, or `planes`.
 macro_rules! params {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -26,6 +28,34 @@ macro_rules! params {
     };
 }
 
+/// Where the planes of a part of a matrix lie, in the shaders' units: u32, and vec4 for `quants_stride`. In a shader these are fields of `Params`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+pub(crate) struct Planes {
+    pub(crate) quants_stride: u32,
+    pub(crate) high_offset: u32,
+    pub(crate) high_stride: u32,
+    pub(crate) scales_offset: u32,
+    pub(crate) scales_stride: u32,
+    pub(crate) supers_offset: u32,
+    pub(crate) supers_stride: u32,
+}
+
+impl Planes {
+    pub(crate) fn of(layout: &PlaneLayout, part: &Part) -> Self {
+        let [high, scales, supers] = plane_offsets(layout, part.rows).map(|bytes| bytes as u32 / 4);
+        Planes {
+            quants_stride: layout.quants_stride as u32 / 16,
+            high_offset: high,
+            high_stride: layout.high_stride as u32 / 4,
+            scales_offset: scales,
+            scales_stride: layout.scales_stride as u32 / 4,
+            supers_offset: supers,
+            supers_stride: layout.supers_stride as u32 / 4,
+        }
+    }
+}
+
 params! {
     /// Of `embed`.
     Embed {
@@ -35,13 +65,7 @@ params! {
         first_row: u32,
         rows: u32,
         scale: f32,
-        quants_stride: u32,
-        high_offset: u32,
-        high_stride: u32,
-        scales_offset: u32,
-        scales_stride: u32,
-        supers_offset: u32,
-        supers_stride: u32,
+        planes: Planes,
     }
 }
 
@@ -69,13 +93,7 @@ params! {
         out_width: u32,
         accumulate: u32,
         by_slot: u32,
-        quants_stride: u32,
-        high_offset: u32,
-        high_stride: u32,
-        scales_offset: u32,
-        scales_stride: u32,
-        supers_offset: u32,
-        supers_stride: u32,
+        planes: Planes,
     }
 }
 
@@ -205,13 +223,7 @@ params! {
         x_vectors: u32,
         out_offset: u32,
         out_width: u32,
-        quants_stride: u32,
-        high_offset: u32,
-        high_stride: u32,
-        scales_offset: u32,
-        scales_stride: u32,
-        supers_offset: u32,
-        supers_stride: u32,
+        planes: Planes,
     }
 }
 
@@ -390,8 +402,20 @@ mod tests {
         members.iter().map(|m| m.name.clone().unwrap()).collect()
     }
 
+    /// The fields of `Planes`, in its order.
+    const PLANES: &[&str] = &[
+        "quants_stride",
+        "high_offset",
+        "high_stride",
+        "scales_offset",
+        "scales_stride",
+        "supers_offset",
+        "supers_stride",
+    ];
+
     #[test]
     fn structs_match_the_shaders() {
+        assert_eq!(size_of::<Planes>(), 4 * PLANES.len());
         for kernel in Kernel::all() {
             let fields = match kernel {
                 Kernel::Embed(_) => Embed::FIELDS,
@@ -416,7 +440,9 @@ mod tests {
                 Kernel::StreamRead => StreamRead::FIELDS,
                 Kernel::Empty => &["zero"],
             };
-            assert_eq!(members(kernel, "Params"), fields, "{}", kernel.name());
+            let flat =
+                fields.iter().flat_map(|field| if *field == "planes" { PLANES } else { std::slice::from_ref(field) });
+            assert_eq!(members(kernel, "Params"), flat.copied().collect::<Vec<_>>(), "{}", kernel.name());
         }
         assert_eq!(members(Kernel::Sample, "State").len() * 4, size_of::<State>());
     }

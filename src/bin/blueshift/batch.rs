@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use crate::open::{ModelArgs, load_on};
-use crate::run::{SamplingArgs, prompt_ids};
+use crate::run::AnswerArgs;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
@@ -19,14 +19,8 @@ pub(crate) struct Args {
     /// Seed of the draws: one for all, or one for each prompt, in the same order.
     #[arg(long, allow_negative_numbers = true)]
     seed: Vec<u64>,
-    /// Most tokens drawn a sequence.
-    #[arg(short, default_value_t = 256, allow_negative_numbers = true)]
-    n: usize,
-    /// Take the texts as they are, without the chat template.
-    #[arg(long)]
-    raw: bool,
     #[command(flatten)]
-    sampling: SamplingArgs,
+    answer: AnswerArgs,
     /// Print one JSON object instead of the texts.
     #[arg(long)]
     json: bool,
@@ -52,13 +46,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let engine = load_on(&args.model, None, n.min(MAX_SLOTS))?;
     let mut sequences = Vec::new();
     for prompt in args.prompt {
-        sequences.push(Sequence { prompt_ids: prompt_ids(&engine, prompt, args.raw)?, ..Default::default() });
+        sequences.push(Sequence { prompt_ids: args.answer.prompt_ids(&engine, prompt)?, ..Default::default() });
     }
-    let options = SchedulerOptions { burst: args.sampling.flow.burst, max_waiting: n, ..Default::default() };
+    let options = SchedulerOptions { burst: args.answer.sampling.flow.burst, max_waiting: n, ..Default::default() };
     let mut scheduler = Scheduler::new(engine, options)?;
     let mut requests = Vec::new();
     for (sequence, seed) in sequences.iter().zip(seeds) {
-        let options = GenerateOptions { policy: None, ..args.sampling.options(args.n, seed)? };
+        let options = GenerateOptions { policy: None, ..args.answer.options(seed)? };
         requests.push(scheduler.submit(Request::new(&sequence.prompt_ids, options))?);
     }
     while !scheduler.is_idle() {

@@ -166,6 +166,36 @@ impl SamplingArgs {
     }
 }
 
+/// How prompts are answered.
+#[derive(ClapArgs)]
+pub(crate) struct AnswerArgs {
+    /// Most tokens drawn a prompt.
+    #[arg(short, default_value_t = 256, allow_negative_numbers = true)]
+    n: usize,
+    /// Take texts as they are, without the chat template.
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
+impl AnswerArgs {
+    /// The engine's options, drawn with `seed`.
+    pub(crate) fn options(&self, seed: u64) -> Result<GenerateOptions> {
+        self.sampling.options(self.n, seed)
+    }
+
+    /// A prompt's token ids: as it is, or as a user's message.
+    pub(crate) fn prompt_ids(&self, engine: &Engine, prompt: String) -> Result<Vec<u32>> {
+        match self.raw {
+            true => Ok(engine.raw_prompt(&prompt)),
+            false => engine
+                .chat_prompt(&[Message::new("user", prompt)])
+                .context("use --raw for models without a chat template"),
+        }
+    }
+}
+
 #[derive(ClapArgs)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -176,14 +206,8 @@ pub(crate) struct Args {
     /// A file that holds the prompt.
     #[arg(short, long)]
     file: Option<std::path::PathBuf>,
-    /// Most tokens drawn.
-    #[arg(short, default_value_t = 256, allow_negative_numbers = true)]
-    n: usize,
-    /// Take the text as it is, without the chat template.
-    #[arg(long)]
-    raw: bool,
     #[command(flatten)]
-    sampling: SamplingArgs,
+    answer: AnswerArgs,
     #[command(flatten)]
     seed: SeedArg,
     /// Give each token's log-probability, and those of this many likeliest tokens, in the JSON.
@@ -227,16 +251,6 @@ pub(crate) fn answer(
     Ok(Answer { ids, text, logprobs, finish })
 }
 
-/// A prompt's token ids: as it is, or as a user's message.
-pub(crate) fn prompt_ids(engine: &Engine, prompt: String, raw: bool) -> Result<Vec<u32>> {
-    match raw {
-        true => Ok(engine.raw_prompt(&prompt)),
-        false => {
-            engine.chat_prompt(&[Message::new("user", prompt)]).context("use --raw for models without a chat template")
-        }
-    }
-}
-
 /// Writes text to the terminal at once.
 pub(crate) fn print_now(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -251,8 +265,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let mut engine = load(&args.model)?;
-    let prompt_ids = prompt_ids(&engine, prompt, args.raw)?;
-    let options = GenerateOptions { logprobs: args.logprobs, ..args.sampling.options(args.n, args.seed.seed)? };
+    let prompt_ids = args.answer.prompt_ids(&engine, prompt)?;
+    let options = GenerateOptions { logprobs: args.logprobs, ..args.answer.options(args.seed.seed)? };
     let quiet = args.json;
     let show = |text: &str| if quiet { Ok(()) } else { print_now(text) };
     let answer = answer(&mut engine, &prompt_ids, options.clone(), show)?;

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Buffer, Buffers, CpuBackend, Place, Rows};
+use super::CpuBackend;
 use crate::cpu::attention::{Visible, unit_partials};
+use crate::cpu::buffers::{Buffer, Buffers};
+use crate::cpu::machine::{Place, Rows};
 use crate::plan::{BufferId, Heads, List, Op};
 
 impl CpuBackend {

@@ -71,7 +71,7 @@ impl Machine {
         });
     }
 
-    pub(super) fn snapshot_bytes(&mut self, snapshot: usize) -> Vec<u8> {
+    pub(in crate::cpu) fn snapshot_bytes(&mut self, snapshot: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for layer in &mut self.recurrent {
             let Recurrent { states, ring } = layer.snapshot_mut(snapshot);
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// Writes what `snapshot_bytes` gave.
-    pub(super) fn write_snapshot(&mut self, snapshot: usize, bytes: &[u8]) {
+    pub(in crate::cpu) fn write_snapshot(&mut self, snapshot: usize, bytes: &[u8]) {
         let mut rest = bytes;
         for layer in &mut self.recurrent {
             let Recurrent { states, ring } = layer.snapshot_mut(snapshot);

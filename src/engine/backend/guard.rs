@@ -1,5 +1,7 @@
 //! Where the guard tripped, in a word that kernels write.
 
+use crate::error::Error;
+
 /// Where the guard found a hidden state it does not let pass: the earliest position, the first layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trip {
@@ -15,6 +17,12 @@ pub struct Trip {
 pub(crate) const UNTRIPPED: u32 = u32::MAX;
 /// Layers the guard's word can name.
 pub(crate) const MAX_GUARDED_LAYERS: usize = 1022;
+
+impl From<Trip> for Error {
+    fn from(Trip { layer, position, not_finite }: Trip) -> Self {
+        Error::NotFinite { layer, position, not_finite }
+    }
+}
 
 impl Trip {
     /// The word of a trip: the least of several is the earliest.

@@ -2,14 +2,13 @@
 
 mod burst;
 mod guard;
+mod tables;
 
-pub(crate) use burst::{
-    BlockTables, ID_BITS, Limits, check_fed, check_feed, check_page, check_page_bytes, check_snapshot,
-    check_state_bytes, only,
-};
 pub use burst::{Burst, Drawn, First, MAX_STOP_IDS, Row, RowEnd};
+pub(crate) use burst::{ID_BITS, Limits, check_fed, check_feed, only};
 pub use guard::Trip;
 pub(crate) use guard::{MAX_GUARDED_LAYERS, UNTRIPPED};
+pub(crate) use tables::{BlockTables, check_page, check_page_bytes, check_snapshot, check_state_bytes};
 
 use serde::Serialize;
 
@@ -79,7 +78,6 @@ impl RingSize {
     /// # Errors
     /// `BadOption` names the one that is out of range.
     pub fn check(self) -> Result<()> {
-        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
         if !(1..=16).contains(&self.slots) {
             return bad("ring slots", self.slots, "1 to 16");
         }
@@ -171,6 +169,10 @@ impl Default for Execution {
     }
 }
 
+fn bad<T>(option: &'static str, found: usize, expected: &'static str) -> Result<T> {
+    Err(Error::BadOption { option, found: found.to_string(), expected })
+}
+
 /// Most sequences a backend holds: rows of a decode step.
 pub const MAX_SLOTS: usize = 64;
 
@@ -200,7 +202,6 @@ impl Capacity {
     /// # Errors
     /// `BadOption` names the one that is out of range.
     pub fn check(self) -> Result<()> {
-        let bad = |option, found: usize, expected| Err(Error::BadOption { option, found: found.to_string(), expected });
         if self.n_ctx == 0 {
             return bad("context", 0, "at least 1 token");
         }

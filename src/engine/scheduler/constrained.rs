@@ -14,30 +14,23 @@ impl Scheduler {
     pub(super) async fn submit_masked(&mut self, drawing: &mut Vec<usize>) -> Result<Option<InFlight>> {
         let Scheduler { slots, engine, .. } = self;
         engine.backend.forward(&rows(slots, drawing, |_, row| row)).await?;
-        let mut failed = Vec::new();
-        for &slot in drawing.iter() {
-            let Some(running) = &mut self.slots[slot] else { continue };
-            if let Task::Answer(answering) = &mut running.sequence.task
-                && let Some(constraint) = &mut answering.constraint
-                && let Err(error) = constraint.mask()
-            {
-                failed.push((slot, error));
+        let mut masks = Vec::new();
+        for slot in std::mem::take(drawing) {
+            let running = self.slots[slot].as_mut().expect("it draws");
+            let Task::Answer(answering) = &mut running.sequence.task else { unreachable!("it draws") };
+            match answering.constraint.as_mut().map(|constraint| constraint.mask()).transpose() {
+                Ok(mask) => {
+                    masks.push(mask.map(<[u32]>::to_vec));
+                    drawing.push(slot);
+                }
+                Err(error) => {
+                    self.tell(slot, EventKind::Failed(error));
+                    self.leave(slot);
+                }
             }
-        }
-        for (slot, error) in failed {
-            drawing.retain(|other| *other != slot);
-            self.tell(slot, EventKind::Failed(error));
-            self.leave(slot);
         }
         if drawing.is_empty() {
             return Ok(None);
-        }
-        let mut masks = Vec::new();
-        for &slot in drawing.iter() {
-            let running = self.slots[slot].as_mut().expect("it draws");
-            let Task::Answer(answering) = &mut running.sequence.task else { unreachable!("it draws") };
-            let mask = answering.constraint.as_mut().map(|constraint| constraint.mask()).transpose()?;
-            masks.push(mask.map(<[u32]>::to_vec));
         }
         let Scheduler { slots, engine, .. } = self;
         let rows = rows(slots, drawing, |running, row| Row {

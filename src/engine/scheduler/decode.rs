@@ -214,7 +214,7 @@ impl Scheduler {
             (None, Some(id), _) => device(format!("it drew the id {id} at position {position}, which cannot be")),
             (None, None, Some(RowEnd::NoCandidate)) => Error::NoCandidate { position, n_vocab },
             (None, None, Some(RowEnd::Guard)) => match trip {
-                Some(Trip { layer, position, not_finite }) => Error::NotFinite { layer, position, not_finite },
+                Some(trip) => trip.into(),
                 None => device("the guard tripped and does not say where".into()),
             },
             (None, None, end) => device(format!("{} of {steps} steps ran, the row's end is {end:?}", drawn.ids.len())),

@@ -119,9 +119,7 @@ impl Scheduler {
         let running = self.slots[slot].as_mut().expect("it was fed");
         let n = running.sequence.tokens.len();
         let kind = match (trip, &mut running.sequence.task) {
-            (Some(Trip { layer, position, not_finite }), _) => {
-                EventKind::Failed(Error::NotFinite { layer, position, not_finite })
-            }
+            (Some(trip), _) => EventKind::Failed(trip.into()),
             (None, Task::Embed(embedding)) => {
                 let pooled = std::mem::take(&mut embedding.states);
                 let mut values = embedding.pooling.finish(pooled, n);

@@ -46,7 +46,6 @@ use super::answer::Answer;
 use super::any_backend::InFlight;
 use super::backend::Backend;
 use super::pages::PagePool;
-use super::policy::{Policy, Reaction};
 use crate::error::{Error, Result};
 use sequence::{Running, Sequence};
 
@@ -269,7 +268,5 @@ impl Scheduler {
 
 /// Sets the engine's policy. A guard that would do a step again without its limit has none here, which gives the same tokens.
 fn configure(engine: &mut Engine) -> Result<()> {
-    let Policy { guard, .. } = engine.policy;
-    let widens = guard.is_some_and(|guard| matches!(guard.reaction, Reaction::Widen { .. }));
-    engine.backend.configure(engine.policy.execution(widens))
+    engine.backend.configure(engine.policy.execution(engine.policy.widens()))
 }

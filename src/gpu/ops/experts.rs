@@ -1,6 +1,6 @@
 //! Steps of the operations on experts.
 
-use super::{Lowering, PlaneParams, rows_a_group};
+use super::{Lowering, rows_a_group};
 use crate::gpu::params;
 use crate::gpu::pipelines::Kernel;
 use crate::gpu::recorder::Grid;
@@ -31,7 +31,6 @@ impl Lowering<'_> {
         for part in &matrix.parts {
             // What a part has of the experts picked is known on the device alone: on average its share.
             self.tag.bytes = bytes * part.rows as u64 / rows as u64;
-            let planes = PlaneParams::of(layout, part);
             let params = params::ExpertMatMul {
                 zero: 0,
                 first_row: part.first_row as u32,
@@ -45,13 +44,7 @@ impl Lowering<'_> {
                 x_vectors: x.vectors() as u32,
                 out_offset: out_offset as u32,
                 out_width: out.width() as u32,
-                quants_stride: planes.quants_stride,
-                high_offset: planes.high_offset,
-                high_stride: planes.high_stride,
-                scales_offset: planes.scales_offset,
-                scales_stride: planes.scales_stride,
-                supers_offset: planes.supers_offset,
-                supers_stride: planes.supers_stride,
+                planes: params::Planes::of(layout, part),
             };
             let mut bindings = vec![
                 (1, self.sequence.state.clone()),

@@ -1,9 +1,10 @@
-//! The weights that the dense architectures share. Comments give the shapes.
+//! The parts that the dense architectures share: their weights and what they add to a plan. Comments give the shapes of weights.
 
 use super::Context;
 use crate::error::Result;
 use crate::model::weights::Weights;
-use crate::plan::WeightId;
+use crate::plan::builder::QkPrep;
+use crate::plan::{Activation, BufferId, Heads, PlanBuilder, RopeKind, WeightId};
 
 /// Whether a layer norms each head of its queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +16,13 @@ pub(super) enum QkNorm {
 /// One layer: grouped-query attention, then a gated feed-forward part.
 pub(super) struct Layer {
     pub(super) attention: Attention,
+    pub(super) feed_forward: FeedForward,
+}
+
+/// A gated feed-forward part.
+pub(super) struct FeedForward {
     /// `[d]`
-    pub(super) ffn_norm: WeightId,
+    pub(super) norm: WeightId,
     /// `[n_ffn, d]` twice
     pub(super) gate_up: Vec<WeightId>,
     /// `[d, n_ffn]`
@@ -45,14 +51,31 @@ pub(super) fn name(layer: usize, part: &str) -> String {
 impl Layer {
     /// The weights of layer `i`.
     pub(super) fn new(w: &mut Weights, cx: Context<'_>, i: usize, qk_norm: QkNorm) -> Result<Self> {
-        let (c, header) = (cx.config, cx.header);
-        let name = |part: &str| name(i, part);
         Ok(Layer {
             attention: Attention::new(w, cx, i, qk_norm)?,
-            ffn_norm: w.vector(header, &name("ffn_norm"), c.d)?,
+            feed_forward: FeedForward::new(w, cx, i, "ffn_norm")?,
+        })
+    }
+}
+
+impl FeedForward {
+    /// The weights of layer `i`, whose norm is called `norm`.
+    pub(super) fn new(w: &mut Weights, cx: Context<'_>, i: usize, norm: &str) -> Result<Self> {
+        let (c, header) = (cx.config, cx.header);
+        let name = |part: &str| name(i, part);
+        Ok(FeedForward {
+            norm: w.vector(header, &name(norm), c.d)?,
             gate_up: w.stack(header, &[(&name("ffn_gate"), c.n_ffn), (&name("ffn_up"), c.n_ffn)], c.d)?,
             down: w.matrix(header, &name("ffn_down"), c.d, c.n_ffn)?,
         })
+    }
+
+    /// `x += down(silu(gate) * up)` of the normed `x`.
+    pub(super) fn add(&self, b: &mut PlanBuilder<'_>, eps: f32, x: BufferId) {
+        let h = b.rms_norm(x, self.norm, eps, &self.gate_up);
+        let gate_up = b.matmul(&self.gate_up, h);
+        let h = b.gated_activation(gate_up, Activation::Silu, &[self.down]);
+        b.matmul_add(self.down, h, x);
     }
 }
 
@@ -75,6 +98,37 @@ impl Attention {
             k_norm,
             output: w.matrix(header, &name("attn_output"), c.d, q_width)?,
         })
+    }
+}
+
+/// What the attention of every layer has in common.
+pub(super) struct Attending {
+    heads: Heads,
+    rope: usize,
+    kind: RopeKind,
+    scale: f64,
+}
+
+impl Attending {
+    /// Attention to everything before, with the file's RoPE and the usual scale.
+    pub(super) fn new(b: &mut PlanBuilder<'_>, cx: Context<'_>, kind: RopeKind) -> Self {
+        let c = cx.config;
+        let heads =
+            Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window: None, gated: false };
+        let rope = b.rope(c.rope_table(c.rope_theta, c.rope_factor, cx.rope_divisors));
+        Attending { heads, rope, kind, scale: (c.head_dim as f64).powf(-0.5) }
+    }
+}
+
+impl Attention {
+    /// `x += output(attention)` of the normed `x`.
+    pub(super) fn add(&self, b: &mut PlanBuilder<'_>, how: &Attending, eps: f32, x: BufferId) {
+        let &Attending { heads, rope, kind, scale } = how;
+        let prep = QkPrep { q_norm: self.q_norm, k_norm: self.k_norm, eps, rope, kind, scale };
+        let h = b.rms_norm(x, self.attn_norm, eps, &self.qkv);
+        let qkv = b.matmul(&self.qkv, h);
+        let h = b.attention(qkv, heads, prep, &[self.output]);
+        b.matmul_add(self.output, h, x);
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
         let window = c.window.filter(|_| local);
         let heads = Heads { n_heads: c.n_heads, n_kv_heads: c.n_kv_heads, head_dim: c.head_dim, window, gated: false };
         let rope = if local { local_rope } else { global_rope };
-        let attention = &layer.attention;
+        let dense::Layer { attention, feed_forward } = layer;
         let (q_norm, k_norm) = (attention.q_norm, attention.k_norm);
         let prep = QkPrep { q_norm, k_norm, eps: c.eps, rope, kind: RopeKind::Neox, scale };
         b.begin_layer();
@@ -57,10 +57,10 @@ pub(super) fn build(cx: Context<'_>) -> Result<(Weights, Plan)> {
         let h = b.attention(qkv, heads, prep, &[attention.output]);
         let h = b.matmul(&[attention.output], h);
         b.rms_norm_add(h, *post_attention_norm, c.eps, x);
-        let h = b.rms_norm(x, layer.ffn_norm, c.eps, &layer.gate_up);
-        let gate_up = b.matmul(&layer.gate_up, h);
-        let h = b.gated_activation(gate_up, Activation::GeluTanh, &[layer.down]);
-        let h = b.matmul(&[layer.down], h);
+        let h = b.rms_norm(x, feed_forward.norm, c.eps, &feed_forward.gate_up);
+        let gate_up = b.matmul(&feed_forward.gate_up, h);
+        let h = b.gated_activation(gate_up, Activation::GeluTanh, &[feed_forward.down]);
+        let h = b.matmul(&[feed_forward.down], h);
         b.rms_norm_add(h, *post_ffw_norm, c.eps, x);
     }
     let plan = b.finish(x, output_norm, c.eps, head);

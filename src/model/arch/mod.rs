@@ -2,6 +2,7 @@
 
 mod delta_net;
 mod dense;
+mod experts;
 mod gemma3;
 mod llama;
 mod qwen3;

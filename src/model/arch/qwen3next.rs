@@ -4,7 +4,8 @@
 use super::Context;
 use super::delta_net::{Geometry, Mixer};
 use super::dense::{self, name};
-use crate::error::{Error, Result};
+use super::experts::{self, Routed};
+use crate::error::Result;
 use crate::model::config::{Experts, Keys};
 use crate::model::weights::Weights;
 use crate::plan::{Activation, HeadOrder, Plan, PlanBuilder, WeightId};
@@ -13,12 +14,7 @@ struct Layer {
     mixer: Mixer,
     /// `[d]`
     ffn_norm: WeightId,
-    /// `[n_experts, d]`
-    router: WeightId,
-    /// `[n_experts, n_ffn, d]` twice, or `[n_experts, 2 n_ffn, d]`
-    gate_up: Vec<WeightId>,
-    /// `[n_experts, d, n_ffn]`
-    down: WeightId,
+    experts: Routed,
     /// `[1, d]`
     shared_gate: WeightId,
     /// `[n_shared, d]` twice
@@ -35,9 +31,7 @@ impl Layer {
         Ok(Layer {
             mixer: Mixer::new(w, cx, geometry, i)?,
             ffn_norm: w.vector(header, &name("post_attention_norm"), c.d)?,
-            router: w.matrix(header, &name("ffn_gate_inp"), n_experts, c.d)?,
-            gate_up: gate_up_experts(w, cx, n_experts, i)?,
-            down: w.experts(header, &name("ffn_down_exps"), n_experts, c.d, c.n_ffn)?,
+            experts: Routed::new(w, cx, i, n_experts)?,
             shared_gate: w.matrix(header, &name("ffn_gate_inp_shexp"), 1, c.d)?,
             shared_gate_up: w.stack(
                 header,
@@ -60,7 +54,7 @@ pub(super) fn build_qwen35moe(cx: Context<'_>) -> Result<(Weights, Plan)> {
 
 fn decoder(cx: Context<'_>, order: HeadOrder) -> Result<(Weights, Plan)> {
     let c = cx.config;
-    let (geometry, Experts { n_experts, n_used }) = (Geometry::new(cx, order)?, experts(cx)?);
+    let (geometry, Experts { n_experts, n_used }) = (Geometry::new(cx, order)?, experts::counts(cx)?);
     let mut w = Weights::default();
     let embedding = dense::embedding(&mut w, cx)?;
     let layers =
@@ -74,14 +68,10 @@ fn decoder(cx: Context<'_>, order: HeadOrder) -> Result<(Weights, Plan)> {
         b.begin_layer();
 
         layer.mixer.add(&mut b, cx, &geometry, rope, x);
-        let mut readers = vec![layer.router, layer.shared_gate];
-        readers.extend(layer.gate_up.iter().chain(&layer.shared_gate_up));
+        let mut readers: Vec<_> = layer.experts.readers().chain([layer.shared_gate]).collect();
+        readers.extend(&layer.shared_gate_up);
         let h = b.rms_norm(x, layer.ffn_norm, c.eps, &readers);
-        let route = b.route(layer.router, h, n_used);
-        let gate_up = b.expert_matmul(&layer.gate_up, h, route);
-        let expert = b.gated_activation(gate_up, Activation::Silu, &[layer.down]);
-        let y = b.expert_matmul(&[layer.down], expert, route);
-        b.combine_experts(y, route, x);
+        layer.experts.add(&mut b, n_used, h, x);
         let gate = b.matmul(&[layer.shared_gate], h);
         let gate_up = b.matmul(&layer.shared_gate_up, h);
         let shared = b.gated_activation(gate_up, Activation::Silu, &[layer.shared_down]);
@@ -90,32 +80,6 @@ fn decoder(cx: Context<'_>, order: HeadOrder) -> Result<(Weights, Plan)> {
     }
     let plan = b.finish(x, output_norm, c.eps, head);
     Ok((w, plan))
-}
-
-/// The experts' gates and ups, which a file may hold as one tensor.
-fn gate_up_experts(w: &mut Weights, cx: Context<'_>, n_experts: usize, i: usize) -> Result<Vec<WeightId>> {
-    let (c, header, both) = (cx.config, cx.header, name(i, "ffn_gate_up_exps"));
-    let mut experts = |name: &str, rows| w.experts(header, name, n_experts, rows, c.d);
-    match header.tensor(&both) {
-        Some(_) => Ok(vec![experts(&both, 2 * c.n_ffn)?]),
-        None => Ok(vec![experts(&name(i, "ffn_gate_exps"), c.n_ffn)?, experts(&name(i, "ffn_up_exps"), c.n_ffn)?]),
-    }
-}
-
-/// The experts; refuses files that weigh them in another way.
-fn experts(cx: Context<'_>) -> Result<Experts> {
-    let keys = Keys { meta: &cx.header.metadata, architecture: &cx.config.architecture };
-    let bad = |key: &str, found: String, expected: &str| {
-        Err(Error::BadValue { key: keys.name(key), found, expected: expected.into() })
-    };
-    match keys.meta.opt_f32(&keys.name("expert_weights_scale"))? {
-        None | Some(0.0 | 1.0) => {}
-        Some(scale) => return bad("expert_weights_scale", scale.to_string(), "1, or 0 for none"),
-    }
-    match cx.config.experts {
-        Some(experts) => Ok(experts),
-        None => bad("expert_count", "none".into(), "the number of experts"),
-    }
 }
 
 /// Width of the shared expert; a file that does not give it has one as wide as a dense layer's feed-forward part.
