@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 
 import { launch, waitForAdapter } from './browser.mjs';
 import { startServer } from './server.mjs';
-import { faults, soak, writeMicro } from './soaking.mjs';
+import { faults, lateness, soak, writeMicro } from './soaking.mjs';
 
 const text = (value) => ({ type: 'string', default: value });
 const { values } = parseArgs({
@@ -44,6 +44,6 @@ const figures = await soak(page, {
 });
 await browser.close();
 server.stop();
-const found = faults(figures);
+const found = [...faults(figures), ...lateness(figures)];
 console.log(JSON.stringify({ ...figures, faults: found }, null, 2));
 process.exit(found.length > 0 ? 1 : 0);
