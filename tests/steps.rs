@@ -42,6 +42,7 @@ fn steps_give_logits_and_embeddings() {
             assert_eq!(bits(&row.values), bits(&rows[position * n_vocab..][..n_vocab]), "position {position}");
             assert_eq!((row.n_vocab, row.dtype, row.buffer.is_some()), (n_vocab, "f32", is_gpu));
             if let Some(buffer) = row.buffer {
+                let buffer: &wgpu::Buffer = buffer.get().unwrap();
                 assert!(buffer.size() >= 4 * n_vocab as u64);
             }
         }
