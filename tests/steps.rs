@@ -258,7 +258,7 @@ fn aborting_in_flight_leaks_nothing() {
 fn broken_sampler(to: &'static str) -> Engine {
     let patch = ShaderPatch { stem: "sample_finish", from: "finish(group.y, winner.x, winner.y);", to };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-    let load = LoadOptions { backend: BackendChoice::Wgpu, gpu: Some(gpu), n_ctx: Some(128), ..Default::default() };
+    let load = LoadOptions { backend: BackendChoice::Gpu, gpu: Some(gpu), n_ctx: Some(128), ..Default::default() };
     block_on(Engine::load(Source::memory("micro", micro()), load)).unwrap()
 }
 
