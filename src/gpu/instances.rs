@@ -3,10 +3,10 @@
 use super::buffers::{Allocator, STORAGE};
 use super::device::Gpu;
 use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
-use super::pipelines::{PREFILL_TILE, TILES};
 use super::recorder::Step;
 use super::sampler::Sampler;
 use super::sequence::Sequence;
+use super::tiles::{PREFILL_TILE, TILES};
 use super::weights::GpuWeights;
 use crate::engine::backend::Capacity;
 use crate::error::Result;

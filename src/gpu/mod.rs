@@ -25,6 +25,7 @@ mod sampler;
 pub mod selftest;
 mod sequence;
 mod tally;
+mod tiles;
 mod timing;
 mod weights;
 mod words;

@@ -4,9 +4,10 @@ use super::super::buffers::{Allocator, STORAGE, write};
 use super::super::device::Gpu;
 use super::super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::super::params::{RowEntry, RowsHeader, State, state_at};
-use super::super::pipelines::{MatMulForm, PREFILL_TILE};
+use super::super::pipelines::MatMulForm;
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
+use super::super::tiles::PREFILL_TILE;
 use super::super::weights::GpuWeights;
 use super::super::words::read_words;
 use bytemuck::Zeroable;
@@ -28,6 +29,8 @@ pub(super) struct Bench {
     pub(super) weights: GpuWeights,
     /// How matmuls spread their work.
     pub(super) form: MatMulForm,
+    /// Rows of x a matmul workgroup computes, in instances of several rows.
+    pub(super) tile: u32,
     n_weights: u32,
 }
 
@@ -68,7 +71,8 @@ impl Bench {
             weights: Vec::new(),
             n_vocab: 1,
         };
-        Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), form: gpu.matmul_form(), n_weights: 0 }
+        let weights = GpuWeights::new(gpu);
+        Bench { gpu: gpu.clone(), plan, weights, form: gpu.matmul_form(), tile: PREFILL_TILE, n_weights: 0 }
     }
 
     pub(super) fn layer(&mut self, rope: RopeTable, shape: KvShape) {
@@ -120,7 +124,7 @@ impl Table {
     pub(super) async fn instance(&mut self, rows: usize, lists: &[&[Op]]) -> Result<Instance> {
         let Table { bench, sequence, allocator } = self;
         let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
-        let spread = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK };
+        let spread = if rows == 1 { Spread::SINGLE } else { Spread { tile: bench.tile, ..Spread::CHUNK } };
         let tokens = match rows {
             1 => sequence.tokens.clone(),
             _ => allocator.buffer("tokens", (rows * 4) as u64, STORAGE),
