@@ -155,7 +155,7 @@ impl Space {
 pub(crate) struct Spread {
     /// Rows of x a matmul workgroup computes.
     pub(crate) tile: u32,
-    /// Chunks of a unit of attention.
+    /// Chunks of a unit of attention: 1 or a group's. Others would merge chunks in another order than the contract's.
     pub(crate) chunks_per_unit: usize,
     /// Whether the rows are those of one sequence.
     pub(crate) is_chunk: bool,
@@ -167,20 +167,20 @@ impl Spread {
     /// Of one row: every chunk is a unit, so that chunks run side by side.
     pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1, is_chunk: false };
 
-    /// Of a step of `rows` sequences, in an instance with room for `max_rows`: units as small as partial results of a reasonable size allow.
+    /// Of a step of `rows` sequences, in an instance with room for `max_rows`: every chunk is a unit where partial results of a reasonable
+    /// size allow it.
     pub(crate) fn of_batch(rows: usize, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
         if rows == 1 {
             return Spread::SINGLE;
         }
         let tile = TILES.into_iter().find(|tile| *tile as usize >= rows).unwrap_or(PREFILL_TILE);
-        let fits = |per_unit: &usize| partials_bytes(ops, max_rows, n_ctx, *per_unit) <= MAX_PARTIALS_BYTES;
-        let mut sizes = (0..).map(|i| 1 << i).take_while(|size| *size < CHUNKS_PER_GROUP);
-        Spread { tile, chunks_per_unit: sizes.find(fits).unwrap_or(CHUNKS_PER_GROUP), is_chunk: false }
+        let fits = partials_bytes(ops, max_rows, n_ctx, 1) <= MAX_PARTIALS_BYTES;
+        Spread { tile, chunks_per_unit: if fits { 1 } else { CHUNKS_PER_GROUP }, is_chunk: false }
     }
 }
 
 /// Bytes that attention's partial results may have where smaller units need more.
-const MAX_PARTIALS_BYTES: u64 = 64 << 20;
+const MAX_PARTIALS_BYTES: u64 = 128 << 20;
 
 /// Lowers operations for instances.
 pub(crate) struct Lowering<'a> {
@@ -527,5 +527,29 @@ fn rows_a_group(form: MatMulForm, tile: u32, layout: &PlaneLayout) -> usize {
     match form {
         MatMulForm::Lanes => Cut::of(tile).rows_a_group(layout),
         MatMulForm::Serial => SERIAL_LANES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks are merged in ascending order within their group: no unit may hold some of a group's chunks but not all.
+    #[test]
+    fn units_are_chunks_or_groups() {
+        let heads = Heads { n_heads: 32, n_kv_heads: 8, head_dim: 128, window: None, gated: false };
+        let ops = [Op::Attention { qkv: BufferId(0), out: BufferId(1), heads, layer: 0 }];
+        let mut seen = Vec::new();
+        for n_ctx in [64, 4096, 16 << 10, 128 << 10] {
+            for rows in [1, 2, 8, 64] {
+                let units = Spread::of_batch(rows, rows, &ops, n_ctx).chunks_per_unit;
+                assert!(
+                    units == 1 || units == CHUNKS_PER_GROUP,
+                    "{units} chunks a unit, {rows} rows of {n_ctx} positions"
+                );
+                seen.push(units);
+            }
+        }
+        assert!(seen.contains(&1) && seen.contains(&CHUNKS_PER_GROUP));
     }
 }
