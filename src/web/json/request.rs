@@ -47,7 +47,7 @@ impl From<Backend> for BackendChoice {
         match backend {
             Backend::Auto => Self::Auto,
             Backend::Cpu => Self::Cpu,
-            Backend::Wgpu => Self::Wgpu,
+            Backend::Wgpu => Self::Gpu,
         }
     }
 }
