@@ -1,36 +1,21 @@
 //! Constrained output: whatever a model's logits are, what is drawn under the masks fits the grammar.
 #![cfg(feature = "grammar")]
 
-mod common;
 mod grammar_vocab;
+mod schemas;
 
-use blueshift::engine::{BackendChoice, Engine, LoadOptions};
-use blueshift::gguf::Source;
 use blueshift::grammar::{Constraint, Grammar, GrammarEnv};
 use blueshift::sample::{Sampling, draw};
 use blueshift::tokenizer::Tokenizer;
 use blueshift::{Error, GrammarFault};
 use grammar_vocab::{PADDING, RandomModel};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemas::{cases, fault};
+use serde_json::json;
 
 /// Most tokens of an answer.
 const MAX_TOKENS: u32 = 400;
 /// Random models for each schema and way of sampling.
 const N_MODELS: usize = 5;
-
-#[derive(Deserialize)]
-struct Case {
-    name: String,
-    schema: Value,
-}
-
-fn cases() -> Vec<Case> {
-    let lines = include_str!("data/grammar/schemas.jsonl").lines();
-    let cases: Vec<Case> = lines.map(|line| serde_json::from_str(line).expect("a case")).collect();
-    assert!(cases.len() >= 100);
-    cases
-}
 
 fn env(tokenizer: &Tokenizer) -> GrammarEnv {
     GrammarEnv::new(tokenizer.clone(), tokenizer.n_vocab() + PADDING).expect("the vocabulary fits")
@@ -66,24 +51,6 @@ fn constrained(
         ids.push(id);
     }
     Ok(Answer { ids, is_complete: false })
-}
-
-/// Why a text is not valid under a schema.
-fn fault(schema: &Value, bytes: &[u8]) -> Option<String> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(e) => return Some(format!("{e}: {bytes:?}")),
-    };
-    let value: Value = match serde_json::from_str(text) {
-        Ok(value) => value,
-        // JSON bounds no exponent, numbers of 64 bits do.
-        Err(e) if e.to_string().contains("out of range") => {
-            return serde_json::from_str::<serde::de::IgnoredAny>(text).err().map(|e| e.to_string());
-        }
-        Err(e) => return Some(format!("{e}: {text}")),
-    };
-    let validator = jsonschema::options().should_validate_formats(true).build(schema).expect("a valid schema");
-    validator.validate(&value).err().map(|e| format!("{e}: {text}"))
 }
 
 fn text(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u8> {
@@ -338,50 +305,4 @@ fn a_clone_goes_its_own_way() {
     can_be_shared(&env(&tokenizer));
     fn can_be_sent<T: Send>(_: T) {}
     can_be_sent(start);
-}
-
-/// A real model's answers, for as many tokens as are quick.
-#[test]
-fn answers_of_smollm2_are_valid() {
-    let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
-    let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(256), ..Default::default() };
-    let source = Source::file(path).expect("the file opens");
-    let mut engine = pollster::block_on(Engine::load(source, options)).expect("the model loads");
-    let tokenizer = engine.tokenizer().clone();
-    let n_vocab = engine.info().n_vocab;
-    let env = GrammarEnv::new(tokenizer.clone(), n_vocab).expect("the vocabulary fits");
-    let prompt = engine.raw_prompt("A short answer as JSON:\n");
-    let (last, before) = prompt.split_last().expect("a prompt");
-    let names = [
-        "enum of characters",
-        "range",
-        "slug",
-        "three booleans",
-        "two properties",
-        "tagged union",
-        "linked list",
-        "classification",
-        "weather",
-        "any object",
-    ];
-    let mut n_complete = 0;
-    for case in cases().into_iter().filter(|case| names.contains(&case.name.as_str())) {
-        for sampling in [Sampling::GREEDY, Sampling::new(1.0, 1)] {
-            engine.rewind(0);
-            for id in before {
-                pollster::block_on(engine.advance_with_token(*id)).expect("the prompt");
-            }
-            let logits = |_: u32, ids: &[u32]| {
-                let fed = *ids.last().unwrap_or(last);
-                pollster::block_on(engine.decode_step_logits(fed)).expect("a step").values
-            };
-            let start = env.constraint(&Grammar::JsonSchema(case.schema.clone())).expect("a schema");
-            let answer = constrained(&tokenizer, start, &sampling, logits, 48).expect("an answer");
-            if answer.is_complete {
-                n_complete += 1;
-                assert_eq!(fault(&case.schema, &text(&tokenizer, &answer.ids)), None, "{}", case.name);
-            }
-        }
-    }
-    assert!(n_complete >= names.len(), "{n_complete} answers ended");
 }

@@ -297,3 +297,16 @@ fn pieces_come_as_they_are_drawn() {
     }
     assert!(scheduler.is_idle());
 }
+
+/// What one scheduler's requests were called is never another's.
+#[test]
+fn an_engine_numbers_its_requests_once() {
+    let mut scheduler = scheduler(BackendChoice::Cpu, 64, 2, SchedulerOptions::default());
+    let old = [1, 2].map(|id| scheduler.submit(Request::new(&[id], options(4, 1))).unwrap());
+    let mut scheduler = Scheduler::new(scheduler.into_engine().unwrap(), SchedulerOptions::default()).unwrap();
+    let new = scheduler.submit(Request::new(&[3], options(4, 1))).unwrap();
+    assert!(old.iter().all(|id| *id < new && !scheduler.cancel(*id)));
+    let mut streams = Streams::new();
+    finish(&mut scheduler, &mut streams);
+    assert_eq!(streams.keys().collect::<Vec<_>>(), [&(new, 0)]);
+}

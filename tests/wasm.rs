@@ -148,7 +148,12 @@ async fn requests_at_once_give_what_each_gives_alone() {
         ids.extend(json(&piece)["ids"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64));
     }
     assert_eq!(ids, alone[1]);
-    model.submit(&prompts[1], &request(9)).expect("a request");
+    // Cancelling what ended before then is nothing to those that came after.
+    let first = model.submit(&prompts[1], &request(9)).expect("a request");
+    assert!(first > cancelled);
+    for old in 1..=cancelled as u32 {
+        model.cancel(f64::from(old)).expect("nothing to do");
+    }
     assert_eq!(drawn(&mut model, 1).await[0], alone[1]);
 }
 

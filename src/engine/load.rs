@@ -139,6 +139,7 @@ impl Engine {
             flow: ((Flow::Fixed { burst: 1, in_flight: 1 }, 0, 0), FlowControl::fixed(1, 1)),
             in_flight: VecDeque::new(),
             generations: 0,
+            requests: 0,
         })
     }
 }

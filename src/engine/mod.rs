@@ -127,6 +127,8 @@ pub struct Engine {
     in_flight: VecDeque<Flying>,
     /// Generations started so far; only the last may go on.
     generations: u64,
+    /// Requests that schedulers have taken so far.
+    requests: u64,
 }
 
 /// A burst in flight.

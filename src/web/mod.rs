@@ -99,7 +99,7 @@ impl Model {
     /// # Errors
     /// Whatever [`Engine::bench`] reports, as a JavaScript `Error`.
     pub async fn bench(&mut self, options: String) -> Result<String, JsValue> {
-        let report = self.runner.alone().map_err(to_js)?.bench(json::read(&options)?).await.map_err(to_js)?;
+        let report = self.alone()?.bench(json::read(&options)?).await.map_err(to_js)?;
         Ok(json::write(&report))
     }
 
@@ -119,7 +119,7 @@ impl Model {
     /// # Errors
     /// Whatever [`Engine::profile`] reports, as a JavaScript `Error`.
     pub async fn profile(&mut self, options: String) -> Result<String, JsValue> {
-        let profile = self.runner.alone().map_err(to_js)?.profile(json::read(&options)?).await.map_err(to_js)?;
+        let profile = self.alone()?.profile(json::read(&options)?).await.map_err(to_js)?;
         Ok(json::write(&profile))
     }
 
@@ -139,7 +139,7 @@ impl Model {
     pub fn start(&mut self, prompt: &str, options: &str) -> Result<Generation, JsValue> {
         let options: json::Generate = json::read(options)?;
         let policy = Some(options.policy());
-        let engine = self.runner.alone().map_err(to_js)?;
+        let engine = self.alone()?;
         let asked = Asked::new(engine, prompt, options, policy)?;
         let inner = engine.start(&asked.ids, asked.options).map_err(to_js)?;
         Ok(Generation { inner, reading: asked.reading })
@@ -150,13 +150,21 @@ impl Model {
     /// # Errors
     /// Where the device fails.
     pub async fn next(&mut self, generation: &mut Generation) -> Result<Option<String>, JsValue> {
-        let engine = self.runner.alone().map_err(to_js)?;
+        let engine = self.alone()?;
         let Some(piece) = engine.next(&mut generation.inner).await.map_err(to_js)? else { return Ok(None) };
         let mut parts = generation.reading.push(&piece.text);
         if generation.inner.finish().is_some() {
             parts.extend(generation.reading.finish());
         }
         Ok(Some(json::write(&json::Piece::new(piece, parts))))
+    }
+}
+
+impl Model {
+    /// The engine for one prompt. Requests under way end with their scheduler: nothing is told of them any more.
+    fn alone(&mut self) -> Result<&mut Engine, JsValue> {
+        self.requests.clear();
+        self.runner.alone().map_err(to_js)
     }
 }
 

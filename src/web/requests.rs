@@ -105,7 +105,7 @@ impl Model {
     }
 }
 
-/// A request's number: they count from 1, and stay far below 2^53.
+/// A request's number: they count from 1 as long as the model lives, and stay far below 2^53.
 fn number(id: RequestId) -> f64 {
     id.number() as f64
 }

@@ -184,32 +184,52 @@ pub(crate) fn isolated(engine: &mut Engine, prompt: &[u32], options: &GenerateOp
     Isolated { ids, text, logprobs, stop_reason }
 }
 
-/// Compares a stream with its isolated run: ids, text, log-probabilities, end, and the last logits where they were kept.
+/// Checks that a stream equals its isolated run.
 pub(crate) fn check(what: &str, reference: &mut Engine, request: &Request, completion: usize, stream: &Stream) {
+    let differs = difference(reference, request, completion, stream);
+    assert!(differs.is_none(), "{what}: {}", differs.unwrap_or_default());
+}
+
+/// How a stream differs from its isolated run: ids, text, log-probabilities, end, or the last logits where they were kept.
+pub(crate) fn difference(
+    reference: &mut Engine,
+    request: &Request,
+    completion: usize,
+    stream: &Stream,
+) -> Option<String> {
     let alone = isolated(reference, &request.prompt, &request.options, completion);
-    assert_eq!(stream.error, None, "{what}");
-    let Some(end) = &stream.end else {
-        assert!(alone.ids.starts_with(&stream.ids), "{what}: given up");
-        return;
-    };
-    assert_eq!(stream.ids, alone.ids, "{what}");
-    assert_eq!(stream.text, alone.text, "{what}");
-    assert_eq!(stream.logprobs, alone.logprobs, "{what}");
-    assert_eq!(end.stop_reason, alone.stop_reason, "{what}");
-    assert_eq!(end.timings.decode_tokens, stream.ids.len() - 1, "{what}");
-    assert_eq!(end.logits.is_some(), request.keep_logits, "{what}");
-    if let Some(logits) = &end.logits {
-        // Behind the last draw a grammar may have forced tokens.
-        let may_be_forced = request.options.grammar.is_some() && request.options.logprobs.is_none();
-        let n = alone.ids.len();
-        let mut drawn = (if may_be_forced { 0 } else { n - 1 }..n).rev();
-        let is_found = drawn.any(|at| {
-            let before: Vec<u32> = request.prompt.iter().chain(&alone.ids[..at]).copied().collect();
-            let wanted = block_on(reference.logits(&before, 0, false)).expect("logits");
-            logits.iter().map(|l| l.to_bits()).eq(wanted.iter().map(|l| l.to_bits()))
-        });
-        assert!(is_found, "{what}: the last logits");
+    if let Some(error) = &stream.error {
+        return Some(error.clone());
     }
+    let Some(end) = &stream.end else {
+        return (!alone.ids.starts_with(&stream.ids)).then(|| format!("given up: {:?}, {:?}", stream.ids, alone.ids));
+    };
+    let ends = [(end.stop_reason, stream.ids.len() - 1), (alone.stop_reason, alone.ids.len() - 1)];
+    let differences = [
+        (stream.ids != alone.ids).then(|| format!("ids {:?}, expected {:?}", stream.ids, alone.ids)),
+        (stream.text != alone.text).then(|| format!("text {:?}, expected {:?}", stream.text, alone.text)),
+        (stream.logprobs != alone.logprobs).then(|| "log-probabilities".into()),
+        (ends[0] != ends[1]).then(|| format!("end {:?}, expected {:?}", ends[0], ends[1])),
+        (end.timings.decode_tokens != ends[0].1).then(|| format!("{} decoded tokens", end.timings.decode_tokens)),
+        (end.logits.is_some() != request.keep_logits).then(|| "whether there are logits".into()),
+    ];
+    differences.into_iter().flatten().next().or_else(|| {
+        let is_wrong = end.logits.as_ref().is_some_and(|logits| !is_parked(reference, request, &alone, logits));
+        is_wrong.then(|| "the last logits".into())
+    })
+}
+
+/// Whether `logits` are those that the last token was drawn from.
+fn is_parked(reference: &mut Engine, request: &Request, alone: &Isolated, logits: &[f32]) -> bool {
+    // Behind the last draw a grammar may have forced tokens.
+    let may_be_forced = request.options.grammar.is_some() && request.options.logprobs.is_none();
+    let n = alone.ids.len();
+    let mut drawn = (if may_be_forced { 0 } else { n - 1 }..n).rev();
+    drawn.any(|at| {
+        let before: Vec<u32> = request.prompt.iter().chain(&alone.ids[..at]).copied().collect();
+        let wanted = block_on(reference.logits(&before, 0, false)).expect("logits");
+        logits.iter().map(|l| l.to_bits()).eq(wanted.iter().map(|l| l.to_bits()))
+    })
 }
 
 /// Draws of every kind.
@@ -282,23 +302,40 @@ pub(crate) struct Tally {
     pub(crate) most_rows: usize,
 }
 
+/// A model, and what is to run it.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) kv: KvType,
+    pub(crate) backend: BackendChoice,
+    /// Most tokens of an answer, but for those that are to be long.
+    pub(crate) max_tokens: usize,
+}
+
+impl Subject {
+    /// An engine with `slots` slots and a cache of `pages` pages.
+    pub(crate) fn engine(&self, slots: usize, pages: Option<usize>) -> Engine {
+        engine_storing(self.kv, self.backend, &self.bytes, N_CTX, slots, pages)
+    }
+
+    /// The engine that isolated runs are made on.
+    pub(crate) fn reference(&self) -> Engine {
+        engine_storing(self.kv, BackendChoice::Cpu, &self.bytes, N_CTX, 1, None)
+    }
+}
+
+/// Tokens of a schedule's sequences.
+pub(crate) const N_CTX: usize = 224;
+
 /// Runs a random schedule: joins, leaves and cancellations, with more sequences than slots, and fewer pages than they need. Every stream is
 /// compared with its isolated run on `reference`.
-pub(crate) fn run_schedule(
-    name: &str,
-    kv: KvType,
-    backend: BackendChoice,
-    bytes: &[u8],
-    reference: &mut Engine,
-    seed: u64,
-    tally: &mut Tally,
-) {
-    const N_CTX: usize = 224;
+pub(crate) fn run_schedule(subject: &Subject, reference: &mut Engine, seed: u64, tally: &mut Tally) {
+    let name = subject.name;
     let mut rng = Rng(seed);
     let slots = 1 + rng.below(12);
     // Tight, or with room for most.
     let (is_tight, pages) = (rng.one_in(2), [4 + rng.below(4), 12 + rng.below(28)]);
-    let engine = engine_storing(kv, backend, bytes, N_CTX, slots, Some(pages[usize::from(!is_tight)]));
+    let engine = subject.engine(slots, Some(pages[usize::from(!is_tight)]));
     let n_vocab = engine.info().n_vocab;
     let options = SchedulerOptions {
         chunk: [0, 1, 7, 64][rng.below(4)],
@@ -311,6 +348,7 @@ pub(crate) fn run_schedule(
     while to_come > 0 || !scheduler.is_idle() {
         while to_come > 0 && (rng.one_in(2) || scheduler.is_idle()) {
             let mut request = some_request(&mut rng, n_vocab, N_CTX);
+            request.options.max_tokens = request.options.max_tokens.min(subject.max_tokens);
             if is_tight && rng.one_in(2) {
                 // Sequences that need page after page take them from each other.
                 request.prompt.truncate(1 + rng.below(40));

@@ -130,7 +130,7 @@ impl Scheduler {
         }
         let mut begun = vec![false; n];
         let (mut drawn, mut start, mut end) = (0, None, None);
-        let first = self.requests + 1 - n as u64;
+        let first = self.engine.requests + 1 - n as u64;
         let mut before = self.engine.counters();
         let mut after = before;
         while !self.is_idle() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Scheduler;
-use super::request::{EmbeddingRequest, EventKind, Request, RequestId};
+use super::request::{EmbeddingRequest, Event, EventKind, Request, RequestId};
 use super::score::{normalise, yes_probability};
 use super::sequence::{Embedding, Task};
 use crate::engine::backend::{Backend, Trip};
@@ -16,7 +16,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Those of [`Scheduler::submit_embedding`], of a text's own failure ([`Error::NotFinite`]) and of [`Scheduler::step`]. The other texts
-    /// are then given up.
+    /// are then given up, and so are all where the future is dropped.
     pub async fn embed(&mut self, texts: &[Vec<u32>], pooling: Pooling, normalise: bool) -> Result<Vec<Vec<f32>>> {
         let submit = |scheduler: &mut Self, at: usize| {
             scheduler.submit_embedding(EmbeddingRequest { tokens: texts[at].clone(), pooling, normalise })
@@ -32,7 +32,8 @@ impl Scheduler {
     /// it begins with either `yes` or `no`: [`yes_probability`] of the logits after the prompt. Prompts with a common beginning share it.
     ///
     /// # Errors
-    /// Those of [`Scheduler::submit`], of a prompt's own failure and of [`Scheduler::step`]. The other prompts are then given up.
+    /// Those of [`Scheduler::submit`], of a prompt's own failure and of [`Scheduler::step`]. The other prompts are then given up, and so are all
+    /// where the future is dropped.
     pub async fn rerank(&mut self, prompts: &[Vec<u32>], yes: u32, no: u32) -> Result<Vec<f32>> {
         let options = GenerateOptions { max_tokens: 1, ignore_eos: true, ..Default::default() };
         let submit = |scheduler: &mut Self, at: usize| {
@@ -49,52 +50,27 @@ impl Scheduler {
     async fn collect<T>(
         &mut self,
         n: usize,
-        mut submit: impl FnMut(&mut Self, usize) -> Result<RequestId>,
+        submit: impl Fn(&mut Self, usize) -> Result<RequestId>,
         value: impl Fn(EventKind) -> Option<T>,
     ) -> Result<Vec<T>> {
-        let mut ids = BTreeMap::new();
+        let mut group = Group::new(self);
         let mut values: Vec<Option<T>> = (0..n).map(|_| None).collect();
-        let mut missing = n;
-        let failed = loop {
-            let mut refused = None;
-            while ids.len() < n && refused.is_none() {
-                match submit(self, ids.len()) {
-                    Ok(id) => _ = ids.insert(id, ids.len()),
-                    Err(error) => refused = Some(error),
-                }
-            }
-            match refused {
-                // There is room once a sequence that waits has a slot.
-                Some(Error::QueueFull { waiting: 1.., .. }) | None => {}
-                Some(error) => break error,
-            }
-            if missing == 0 {
+        loop {
+            group.fill(n, &submit)?;
+            if group.open.is_empty() {
                 return Ok(values.into_iter().flatten().collect());
             }
-            if let Err(error) = self.advance().await {
-                break error;
-            }
-            let (own, others) =
-                std::mem::take(&mut self.events).into_iter().partition(|e| ids.contains_key(&e.request));
-            self.events = others;
-            let mut failure = None;
-            for event in own {
-                match event.kind {
-                    EventKind::Failed(error) => failure = Some(error),
+            for (at, kind) in group.step().await? {
+                match kind {
+                    EventKind::Failed(error) => return Err(error),
                     kind => {
                         if let Some(value) = value(kind) {
-                            values[ids[&event.request]] = Some(value);
-                            missing -= 1;
+                            values[at] = Some(value);
                         }
                     }
                 }
             }
-            if let Some(error) = failure {
-                break error;
-            }
-        };
-        ids.into_keys().for_each(|id| _ = self.cancel(id));
-        Err(failed)
+        }
     }
 
     /// Reads the hidden states that the embedding needs of the chunk that was fed. All waiting comes first, as in `take`.
@@ -139,5 +115,59 @@ impl Scheduler {
         self.tell(slot, kind);
         self.leave(slot);
         Ok(())
+    }
+}
+
+/// Requests that one caller waits for. Those that have not ended when it is dropped are cancelled: it failed, or its future was given up.
+pub(super) struct Group<'a> {
+    pub(super) scheduler: &'a mut Scheduler,
+    /// Requests submitted so far.
+    submitted: usize,
+    /// Those that have not ended, and which of all they are.
+    open: BTreeMap<RequestId, usize>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(scheduler: &'a mut Scheduler) -> Self {
+        Group { scheduler, submitted: 0, open: BTreeMap::new() }
+    }
+
+    /// Submits the next of `n` requests while there is room for them.
+    pub(super) fn fill(&mut self, n: usize, submit: impl Fn(&mut Scheduler, usize) -> Result<RequestId>) -> Result<()> {
+        while self.submitted < n {
+            match submit(self.scheduler, self.submitted) {
+                Ok(id) => _ = self.open.insert(id, self.submitted),
+                // There is room once a sequence that waits has a slot.
+                Err(Error::QueueFull { waiting: 1.., .. }) => break,
+                Err(error) => return Err(error),
+            }
+            self.submitted += 1;
+        }
+        Ok(())
+    }
+
+    /// Goes a step on; what happened to the group's own requests. What happened to others is told by the next [`Scheduler::step`].
+    pub(super) async fn step(&mut self) -> Result<Vec<(usize, EventKind)>> {
+        self.scheduler.advance().await?;
+        let events = std::mem::take(&mut self.scheduler.events);
+        let (own, others) = events.into_iter().partition::<Vec<_>, _>(|event| self.open.contains_key(&event.request));
+        self.scheduler.events = others;
+        let mut told = Vec::new();
+        for Event { request, kind, .. } in own {
+            let at = self.open[&request];
+            if !matches!(kind, EventKind::Piece(_)) {
+                self.open.remove(&request);
+            }
+            told.push((at, kind));
+        }
+        Ok(told)
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        for id in self.open.keys() {
+            self.scheduler.cancel(*id);
+        }
     }
 }

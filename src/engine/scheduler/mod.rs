@@ -93,9 +93,8 @@ pub struct Scheduler {
     events: Vec<Event>,
     /// The slot whose prompt was fed last.
     turn: usize,
-    /// Sequences and requests so far.
+    /// Sequences so far.
     arrivals: u64,
-    requests: u64,
     admissions: u64,
     /// Whether a step has begun and not ended: it failed, or its future was dropped.
     interrupted: bool,
@@ -128,7 +127,6 @@ impl Scheduler {
             events: Vec::new(),
             turn: 0,
             arrivals: 0,
-            requests: 0,
             admissions: 0,
             interrupted: false,
             counters: SchedulerCounters::default(),
@@ -196,8 +194,8 @@ impl Scheduler {
     }
 
     fn new_request(&mut self) -> RequestId {
-        self.requests += 1;
-        RequestId(self.requests)
+        self.engine.requests += 1;
+        RequestId(self.engine.requests)
     }
 
     fn check_queue(&self, more: usize) -> Result<()> {

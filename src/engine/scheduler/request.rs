@@ -7,12 +7,12 @@ use crate::engine::pages::PageCounters;
 use crate::engine::step::Pooling;
 use crate::error::Error;
 
-/// A request, for as long as its scheduler lives.
+/// A request, for as long as its engine lives: no other scheduler of the engine has one that is equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RequestId(pub(super) u64);
 
 impl RequestId {
-    /// Its place among the scheduler's requests, from 1 on.
+    /// Its place among the requests of the engine's schedulers, from 1 on.
     pub fn number(self) -> u64 {
         self.0
     }

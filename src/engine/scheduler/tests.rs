@@ -1,12 +1,15 @@
 //! What only the inside of a scheduler can do: give up steps, set wrong pages.
 
 use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::task::{Context, Waker};
 
 use pollster::block_on;
 
-use super::{Event, EventKind, Request, Scheduler, SchedulerOptions};
+use super::embed::Group;
+use super::{EmbeddingRequest, Event, EventKind, Request, Scheduler, SchedulerOptions};
 use crate::engine::backend::Backend;
-use crate::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions};
+use crate::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Pooling};
 use crate::gguf::Source;
 use crate::micro::MicroModel;
 use crate::micro::rng::Rng;
@@ -76,4 +79,44 @@ fn a_wrong_page_shows() {
     });
     assert_ne!(found[&1], expected[&1]);
     assert!((2..=4).all(|request| found[&request] == expected[&request]));
+}
+
+/// A caller that goes away in the middle, as in a browser, where a step waits for the device.
+#[test]
+fn a_group_that_is_dropped_leaves_nothing_behind() {
+    let [first, answer, ..] = &requests()[..] else { unreachable!("there are four") };
+    let embed = |scheduler: &mut Scheduler, _| {
+        let tokens = first.prompt.clone();
+        scheduler.submit_embedding(EmbeddingRequest { tokens, pooling: Pooling::Mean, normalise: true })
+    };
+    let under_way = |scheduler: &Scheduler| (scheduler.counters().running, scheduler.counters().waiting);
+    let drawn = |has_group: bool| {
+        let mut scheduler = scheduler(3);
+        scheduler.submit(answer.clone()).expect("a request");
+        if has_group {
+            let mut caller = Box::pin(async {
+                let mut group = Group::new(&mut scheduler);
+                group.fill(4, embed).expect("there is room");
+                assert!(group.step().await.expect("a step").is_empty());
+                assert_eq!(under_way(group.scheduler), (3, 2));
+                pending::<()>().await;
+            });
+            assert!(caller.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(caller);
+            assert_eq!(under_way(&scheduler), (1, 0));
+        }
+        let mut ids = Vec::new();
+        while !scheduler.is_idle() {
+            for Event { kind, .. } in block_on(scheduler.step()).expect("a step") {
+                match kind {
+                    EventKind::Piece(piece) => ids.extend(piece.ids),
+                    EventKind::Finished(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(scheduler.counters().pages.in_use, 0);
+        ids
+    };
+    assert_eq!(drawn(true), drawn(false));
 }
