@@ -170,13 +170,18 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) { show(mask, 0); }
 
 // The value of the lane `from` of this lane's `width` lanes, its own where that is none of them.
 template <class T> inline T shuffled(unsigned mask, T value, int from, int width) {
-    int lane = int(fibers::current % fibers::WARP);
-    const unsigned* values = show(mask, bits_as<unsigned>(value));
-    int source = from < 0 || from >= width ? lane : lane / width * width + from;
-    if ((mask >> source & 1) == 0) {
-        fibers::fail("reads a lane that is not in the mask of its collective");
+    if constexpr (sizeof(T) == 8) {
+        uint2 halves = bits_as<uint2>(value);
+        return bits_as<T>(uint2{shuffled(mask, halves.x, from, width), shuffled(mask, halves.y, from, width)});
+    } else {
+        int lane = int(fibers::current % fibers::WARP);
+        const unsigned* values = show(mask, bits_as<unsigned>(value));
+        int source = from < 0 || from >= width ? lane : lane / width * width + from;
+        if ((mask >> source & 1) == 0) {
+            fibers::fail("reads a lane that is not in the mask of its collective");
+        }
+        return bits_as<T>(values[source]);
     }
-    return bits_as<T>(values[source]);
 }
 inline int lane_in(int width) { return int(fibers::current) % width; }
 template <class T> inline T __shfl_sync(unsigned mask, T value, int from, int width = 32) {

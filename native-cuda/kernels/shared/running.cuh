@@ -4,7 +4,7 @@
 #include "shared/state.cuh"
 
 __device__ unsigned row_slot(const Batch* batch, unsigned row) {
-    return batch->rows[batch->chunk == 1 ? row : 0].x;
+    return batch->rows[batch->chunk == 1 ? row : 0].slot;
 }
 
 // Whether the row has ended: it then does no work.
