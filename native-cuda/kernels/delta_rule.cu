@@ -1,6 +1,7 @@
 // The gated delta rule, row after row: M = g M, delta = beta (v - M k), M = M + delta k, out = M q. A block has COLUMNS columns of one value
 // head's state; eight lanes share a column, lane j of them its values i = j mod 8. All blocks together keep the rows' inputs in the ring.
-// Needs SIZE, the values of a head. Grid: [n_value_heads SIZE / COLUMNS, 1, sequences].
+// Grid: [n_value_heads SIZE / COLUMNS, 1, sequences].
+// Macros: SIZE, the values of a head.
 #include "shared/exact.cuh"
 #include "shared/position.cuh"
 #include "shared/running.cuh"
