@@ -102,7 +102,7 @@ fn quantile(sorted: &[Duration], q: f64) -> Duration {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let backend = if args.backend == "cpu" { BackendChoice::Cpu } else { BackendChoice::Wgpu };
+    let backend = if args.backend == "cpu" { BackendChoice::Cpu } else { BackendChoice::Gpu };
     let n_ctx = Some(args.prompt + args.answer + 64);
     let load = LoadOptions { backend, n_ctx, slots: args.slots, ..Default::default() };
     let engine = block_on(Engine::load(Source::file(&args.model)?, load))?;

@@ -15,6 +15,8 @@
 //! [`numerics`] is the arithmetic that all of them share; [`micro`] writes small models for tests.
 
 pub mod chat;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cpu;
 pub mod engine;
 pub mod error;

@@ -145,7 +145,7 @@ fn smollm2() -> Option<[Engine; 2]> {
         let source = Source::file(&path).expect("the file opens");
         block_on(Engine::load(source, LoadOptions { backend, n_ctx: Some(128), ..Default::default() })).unwrap()
     };
-    Some([BackendChoice::Cpu, BackendChoice::Wgpu].map(load))
+    Some([BackendChoice::Cpu, BackendChoice::Gpu].map(load))
 }
 
 #[test]

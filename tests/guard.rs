@@ -135,7 +135,7 @@ fn steps_of_an_engine_with_a_limit() {
     let ids =
         answer(&mut engines("micro", &with_huge_row(None), 64)[0], &PROMPT, options(Policy::default())).unwrap().ids;
     let token = ids[4];
-    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     for backend in choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || common::has_adapter()) {
         let policy = guarded(LIMIT, Reaction::Error);
         let load = LoadOptions { backend, n_ctx: Some(64), policy, ..Default::default() };

@@ -63,7 +63,7 @@ fn compare_micro(name: &str, model: &MicroModel, n_ids: usize) {
 fn compare_caches(name: &str, model: &MicroModel, n_ids: usize, kv: KvType) {
     let bytes = model.bytes();
     let mut cpu = load_with(Source::memory(name, bytes.clone()), BackendChoice::Cpu, kv);
-    let mut gpu = load_with(Source::memory(name, bytes), BackendChoice::Wgpu, kv);
+    let mut gpu = load_with(Source::memory(name, bytes), BackendChoice::Gpu, kv);
     let ids = some_ids(n_ids, cpu.info().n_vocab);
     compare(name, &mut cpu, &mut gpu, &ids, 20);
 }
@@ -229,7 +229,7 @@ fn sampling_settings_in_bursts_of_any_length() {
     }
     let bytes = MicroModel::llama(QuantType::Q4_0).bytes();
     let mut cpu = load(Source::memory("micro", bytes.clone()), BackendChoice::Cpu);
-    let mut gpu = load(Source::memory("micro", bytes), BackendChoice::Wgpu);
+    let mut gpu = load(Source::memory("micro", bytes), BackendChoice::Gpu);
     let ids = some_ids(70, cpu.info().n_vocab);
     let base = Sampling::new(1.5, 11);
     let penalties = Sampling {
@@ -293,7 +293,7 @@ fn long_context_crosses_a_group_of_chunks() {
     let bytes = model.bytes();
     let ids = some_ids(2100, 270);
     let mut logits = Vec::new();
-    for backend in [BackendChoice::Cpu, BackendChoice::Wgpu] {
+    for backend in [BackendChoice::Cpu, BackendChoice::Gpu] {
         let mut engine = load(Source::memory("long", bytes.clone()), backend);
         for chunk in [0, 64] {
             logits.push(bits(block_on(engine.logits(&ids, chunk, false)).unwrap()));
@@ -312,7 +312,7 @@ fn smollm2() {
         return;
     }
     let mut cpu = load(Source::file(&path).unwrap(), BackendChoice::Cpu);
-    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Wgpu);
+    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Gpu);
     let ids = cpu.raw_prompt("The capital of France is Paris, and the capital of Germany is Berlin. In 1867, the");
     compare("SmolLM2", &mut cpu, &mut gpu, &ids, 24);
 }
@@ -324,7 +324,7 @@ fn gemma3_270m() {
         return;
     }
     let mut cpu = load(Source::file(&path).unwrap(), BackendChoice::Cpu);
-    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Wgpu);
+    let mut gpu = load(Source::file(&path).unwrap(), BackendChoice::Gpu);
     let ids = cpu.raw_prompt("The capital of France is Paris");
     compare("Gemma 3", &mut cpu, &mut gpu, &ids, 16);
 }

@@ -27,7 +27,7 @@ fn engine(backend: BackendChoice) -> Engine {
 
 /// The same micro model on every backend there is.
 fn engines() -> Vec<Engine> {
-    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     choices.into_iter().filter(|c| *c == BackendChoice::Cpu || common::has_adapter()).map(engine).collect()
 }
 
@@ -162,7 +162,7 @@ fn off_costs_nothing_and_submits_two_timestamps() {
     if !common::has_adapter() {
         return;
     }
-    let mut engine = engine(BackendChoice::Wgpu);
+    let mut engine = engine(BackendChoice::Gpu);
     let off = cost(&mut engine, Timing::Off);
     assert_eq!([off.submits, off.maps, off.bytes_read], [3, 3, 3 * 8 * 4], "{off:?}");
     assert_eq!([off.buffers_created, off.query_sets_created], [0, 0], "{off:?}");

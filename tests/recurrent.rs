@@ -31,8 +31,8 @@ fn bits(logits: Vec<f32>) -> Vec<u32> {
 
 /// Runs a test on every backend there is: an engine, and one that is cleared before each question.
 fn on_backends(test: impl Fn(&mut Engine, &mut dyn FnMut(&[u32], GenerateOptions) -> Vec<u32>)) {
-    for backend in [BackendChoice::Cpu, BackendChoice::Wgpu] {
-        if backend == BackendChoice::Wgpu && !common::has_adapter() {
+    for backend in [BackendChoice::Cpu, BackendChoice::Gpu] {
+        if backend == BackendChoice::Gpu && !common::has_adapter() {
             return;
         }
         let mut fresh = load(BackendChoice::Cpu);

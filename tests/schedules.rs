@@ -36,7 +36,7 @@ fn on_a_gpu() {
     for ((name, model, kv), seed) in models().into_iter().zip([35, 47].into_iter().cycle()) {
         let bytes = model.bytes();
         let mut reference = engine_storing(kv, BackendChoice::Cpu, &bytes, 224, 1, None);
-        run_schedule(name, kv, BackendChoice::Wgpu, &bytes, &mut reference, seed, &mut tally);
+        run_schedule(name, kv, BackendChoice::Gpu, &bytes, &mut reference, seed, &mut tally);
     }
     assert!(tally.completions > 40 && tally.preemptions > 3 && tally.most_rows >= 7, "{tally:?}");
 }

@@ -42,6 +42,7 @@ fn steps_give_logits_and_embeddings() {
             assert_eq!(bits(&row.values), bits(&rows[position * n_vocab..][..n_vocab]), "position {position}");
             assert_eq!((row.n_vocab, row.dtype, row.buffer.is_some()), (n_vocab, "f32", is_gpu));
             if let Some(buffer) = row.buffer {
+                let buffer: &wgpu::Buffer = buffer.get().unwrap();
                 assert!(buffer.size() >= 4 * n_vocab as u64);
             }
         }
@@ -257,7 +258,7 @@ fn aborting_in_flight_leaks_nothing() {
 fn broken_sampler(to: &'static str) -> Engine {
     let patch = ShaderPatch { stem: "sample_finish", from: "finish(group.y, winner.x, winner.y);", to };
     let gpu = block_on(Gpu::open_patched(patch)).unwrap();
-    let load = LoadOptions { backend: BackendChoice::Wgpu, gpu: Some(gpu), n_ctx: Some(128), ..Default::default() };
+    let load = LoadOptions { backend: BackendChoice::Gpu, gpu: Some(gpu), n_ctx: Some(128), ..Default::default() };
     block_on(Engine::load(Source::memory("micro", micro()), load)).unwrap()
 }
 

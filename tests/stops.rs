@@ -180,7 +180,7 @@ fn limits() {
 fn smollm2_stops() {
     let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf").filter(|_| common::has_adapter()) else { return };
     let source = Source::file(&path).expect("the file opens");
-    let load = LoadOptions { backend: BackendChoice::Wgpu, n_ctx: Some(128), ..Default::default() };
+    let load = LoadOptions { backend: BackendChoice::Gpu, n_ctx: Some(128), ..Default::default() };
     let mut engine = block_on(Engine::load(source, load)).unwrap();
     let prompt = engine.raw_prompt("The capital of France is");
     let options = |stop: &str, stop_ids: &[u32]| GenerateOptions {

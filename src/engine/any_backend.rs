@@ -83,7 +83,7 @@ impl AnyBackend {
     }
 
     /// Where the logits lie on a GPU.
-    pub(super) fn logits_buffer(&self) -> Option<wgpu::Buffer> {
+    pub(super) fn logits_buffer(&self) -> Option<gpu::driver::Buffer> {
         match self {
             Self::Cpu(_) => None,
             Self::Gpu(b) => Some(b.logits_buffer().clone()),

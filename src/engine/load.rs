@@ -31,8 +31,8 @@ pub enum BackendChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU; an error where there is none.
-    Wgpu,
+    /// The GPU, [`LoadOptions::gpu`] where one is given; an error where there is none.
+    Gpu,
 }
 
 /// How to load a model.

@@ -173,7 +173,7 @@ mod tests {
             return;
         }
         let source = Source::memory("micro", MicroModel::llama3(QuantType::Q4_0).bytes());
-        let load = LoadOptions { backend: BackendChoice::Wgpu, n_ctx: Some(64), ..Default::default() };
+        let load = LoadOptions { backend: BackendChoice::Gpu, n_ctx: Some(64), ..Default::default() };
         let mut engine = block_on(Engine::load(source, load)).unwrap();
         let filtered = Sampling { top_k: 40, top_p: 0.9, ..Sampling::new(1.0, 7) };
         for sampling in [Sampling::GREEDY, filtered] {

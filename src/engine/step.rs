@@ -52,7 +52,7 @@ pub struct LogitsRow {
     /// Type of a value on the device.
     pub dtype: &'static str,
     /// Where they lie on the device until the next step, on a GPU.
-    pub buffer: Option<wgpu::Buffer>,
+    pub buffer: Option<crate::gpu::driver::Buffer>,
 }
 
 impl Engine {

@@ -2,11 +2,12 @@
 
 mod trace;
 
+use super::driver::{Buffer, Usage};
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
 
-use super::buffers::{Allocator, STAGING, STORAGE, write};
+use super::buffers::{Allocator, write};
 use super::device::Gpu;
 use super::floor;
 use super::instances::{Decode, Prefill};
@@ -49,9 +50,9 @@ pub struct GpuBackend {
     prefill: Prefill,
     pub(super) decode: Decode,
     /// Where the host reads a row of logits or an embedding.
-    pub(super) row_staging: wgpu::Buffer,
+    pub(super) row_staging: Buffer,
     /// A page of a layer on its way to another.
-    page_scratch: wgpu::Buffer,
+    page_scratch: Buffer,
     pub(super) execution: Execution,
     /// The size of the ring that the sampler's steps are bound to.
     bound_to: RingSize,
@@ -96,13 +97,13 @@ impl GpuBackend {
         let decode = Decode::new(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let prefill = Prefill::new(gpu, &mut allocator, &plan, &weights, &sequence)?;
         let row_bytes = (plan.n_vocab as u64 * 4).max(decode.embedding.row_bytes());
-        let row_staging = allocator.buffer("row staging", row_bytes, STAGING);
+        let row_staging = allocator.buffer("row staging", row_bytes, Usage::Staging);
         let page_bytes = plan.layers.iter().map(|layer| layer.page_bytes() as u64).max().unwrap_or(0);
-        let page_scratch = allocator.buffer("page scratch", page_bytes, STORAGE);
+        let page_scratch = allocator.buffer("page scratch", page_bytes, Usage::Storage);
         allocator.finish().await?;
         gpu.check()?;
         Ok(GpuBackend {
-            info: BackendInfo { backend: "wgpu", adapter: gpu.adapter().name.clone() },
+            info: BackendInfo { backend: gpu.info().backend, adapter: gpu.adapter().name.clone() },
             gpu: gpu.clone(),
             plan,
             sequence,
@@ -414,7 +415,7 @@ impl GpuBackend {
     }
 
     /// The slots' logits, `[slots, n_vocab]` f32, on the device.
-    pub fn logits_buffer(&self) -> &wgpu::Buffer {
+    pub fn logits_buffer(&self) -> &Buffer {
         self.decode.logits.f32()
     }
 
@@ -440,7 +441,7 @@ impl GpuBackend {
 
     /// Whether the device can time anything.
     pub(crate) fn has_timestamps(&self) -> bool {
-        self.gpu.device().features().contains(wgpu::Features::TIMESTAMP_QUERY)
+        self.gpu.info().has_timestamps
     }
 
     /// What was timed since the last call or [`GpuBackend::clear_times`].
@@ -484,7 +485,7 @@ impl GpuBackend {
         &self,
         mut commands: Commands,
         purpose: Readback,
-        buffer: &wgpu::Buffer,
+        buffer: &Buffer,
         first: usize,
         n: usize,
     ) -> Result<Vec<f32>> {

@@ -1,64 +1,16 @@
-//! The adapter and the device: how they are asked for, what they allow, how their errors surface.
+//! An open device: its driver, what may be read back from it, how its errors surface.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use super::pipelines::{MatMulForm, Pipelines, ShaderPatch};
+use super::driver::{AdapterSummary, Driver, DriverInfo};
+use super::kernels::MatMulForm;
 use super::tally::Tally;
+use super::webgpu::{ShaderPatch, WebGpu, default_adapter, named_adapter};
 use crate::engine::backend::Readback;
 use crate::error::{Error, Result};
 
-/// Largest part a buffer of weights or cache is split into, whatever the device allows.
-const MAX_PART: u64 = (1 << 31) - 4096;
-/// What timing needs, asked for where the adapter has it; nothing else depends on it.
-const TIMESTAMPS: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// Times `request_adapter` is asked before giving up: a browser's GPU process may still be starting.
-const ADAPTER_TRIES: u32 = if cfg!(target_arch = "wasm32") { 6 } else { 1 };
-
-/// An adapter, for listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdapterSummary {
-    /// The adapter's name.
-    pub name: String,
-    /// Graphics API, for example `vulkan`.
-    pub api: String,
-    /// Kind, for example `DiscreteGpu` or `Cpu`.
-    pub kind: String,
-    /// Driver name and version.
-    pub driver: String,
-}
-
-impl AdapterSummary {
-    fn of(adapter: &wgpu::Adapter) -> Self {
-        let info = adapter.get_info();
-        AdapterSummary {
-            name: info.name,
-            api: info.backend.to_str().into(),
-            kind: format!("{:?}", info.device_type),
-            driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
-        }
-    }
-}
-
-/// The process's way to the graphics API. There is one: drivers have crashed where several came and went side by side.
-#[cfg(not(target_arch = "wasm32"))]
-fn instance() -> &'static wgpu::Instance {
-    static INSTANCE: std::sync::OnceLock<wgpu::Instance> = std::sync::OnceLock::new();
-    INSTANCE.get_or_init(wgpu::Instance::default)
-}
-
-/// The page's way to WebGPU.
-#[cfg(target_arch = "wasm32")]
-fn instance() -> wgpu::Instance {
-    wgpu::Instance::default()
-}
-
-/// The adapters of this machine; in a browser the one it offers.
-pub async fn list_adapters() -> Vec<AdapterSummary> {
-    instance().enumerate_adapters(wgpu::Backends::all()).await.iter().map(AdapterSummary::of).collect()
-}
-
-/// A device with its queue, compiled pipelines and counters. Clones share one device.
+/// A device with its queue, compiled kernels and counters. Clones share one device.
 #[derive(Debug, Clone)]
 pub struct Gpu {
     inner: Arc<Inner>,
@@ -66,14 +18,7 @@ pub struct Gpu {
 
 #[derive(Debug)]
 struct Inner {
-    device: wgpu::Device,
-    queue: wgpu::Queue,
-    summary: AdapterSummary,
-    is_software: bool,
-    pipelines: Pipelines,
-    tally: Tally,
-    /// The first error that no scope caught, or why the device was lost.
-    failure: Arc<Mutex<Option<String>>>,
+    driver: Box<dyn Driver>,
     /// The readbacks that are allowed; `None` allows all.
     readbacks: Mutex<Option<Vec<Readback>>>,
     /// Bits of the milliseconds that results are held back.
@@ -81,7 +26,13 @@ struct Inner {
 }
 
 impl Gpu {
-    /// Opens an adapter: the first whose name contains `name` (any case), or the platform's choice.
+    /// A device behind a driver of another kind.
+    pub fn new(driver: impl Driver + 'static) -> Self {
+        let (readbacks, readback_delay) = (Mutex::default(), AtomicU64::default());
+        Gpu { inner: Arc::new(Inner { driver: Box::new(driver), readbacks, readback_delay }) }
+    }
+
+    /// Opens a WebGPU adapter: the first whose name contains `name` (any case), or the platform's choice.
     ///
     /// # Errors
     /// `NoAdapter` where there is none or none of that name, `Device` where the device is refused.
@@ -90,7 +41,7 @@ impl Gpu {
             Some(name) => named_adapter(name).await?,
             None => default_adapter().await?,
         };
-        Self::with_adapter(&adapter, None).await
+        Ok(Gpu::new(WebGpu::open(&adapter, None).await?))
     }
 
     /// Opens the platform's choice with one kernel's text changed: how tests break a kernel on purpose.
@@ -99,70 +50,40 @@ impl Gpu {
     /// Those of [`Gpu::open`], and `BadOption` where no kernel has the text.
     pub async fn open_patched(patch: ShaderPatch) -> Result<Self> {
         patch.check()?;
-        Self::with_adapter(&default_adapter().await?, Some(patch)).await
+        Ok(Gpu::new(WebGpu::open(&default_adapter().await?, Some(patch)).await?))
     }
 
-    async fn with_adapter(adapter: &wgpu::Adapter, patch: Option<ShaderPatch>) -> Result<Self> {
-        let (device, queue) = adapter
-            .request_device(&wgpu::DeviceDescriptor {
-                label: Some("blueshift"),
-                required_features: adapter.features() & TIMESTAMPS,
-                required_limits: required_limits(&adapter.limits()),
-                ..Default::default()
-            })
-            .await
-            .map_err(|e| Error::Device { reason: format!("the device was refused: {e}") })?;
-        let failure = Arc::new(Mutex::new(None));
-        watch(&device, &failure);
-        let inner = Inner {
-            summary: AdapterSummary::of(adapter),
-            is_software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
-            pipelines: Pipelines::new(patch),
-            tally: Tally::default(),
-            device,
-            queue,
-            failure,
-            readbacks: Mutex::default(),
-            readback_delay: AtomicU64::default(),
-        };
-        Ok(Gpu { inner: Arc::new(inner) })
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.inner.driver
+    }
+
+    /// What the device is and can do.
+    pub fn info(&self) -> &DriverInfo {
+        self.driver().info()
     }
 
     /// The adapter.
     pub fn adapter(&self) -> &AdapterSummary {
-        &self.inner.summary
+        &self.info().adapter
     }
 
     /// Whether the adapter computes on the processor.
     pub fn is_software(&self) -> bool {
-        self.inner.is_software
+        self.info().is_software
     }
 
-    /// How matmuls spread their work: on a processor lanes are dear and barriers dearer.
+    /// How matmuls spread their work.
     pub(crate) fn matmul_form(&self) -> MatMulForm {
-        if self.is_software() { MatMulForm::Serial } else { MatMulForm::Lanes }
-    }
-
-    pub(crate) fn device(&self) -> &wgpu::Device {
-        &self.inner.device
-    }
-
-    pub(crate) fn queue(&self) -> &wgpu::Queue {
-        &self.inner.queue
-    }
-
-    pub(crate) fn pipelines(&self) -> &Pipelines {
-        &self.inner.pipelines
+        self.info().matmul_form
     }
 
     pub(crate) fn tally(&self) -> &Tally {
-        &self.inner.tally
+        self.driver().tally()
     }
 
     /// Bytes one storage binding may have.
     pub(crate) fn max_binding(&self) -> u64 {
-        let limits = self.device().limits();
-        limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_PART) & !0xff
+        self.info().max_binding
     }
 
     /// Makes every readback an error whose purpose is not among `allowed`; `None` allows all.
@@ -174,8 +95,7 @@ impl Gpu {
     /// that costs.
     pub fn delay_readbacks(&self, milliseconds: f64) {
         self.inner.readback_delay.store(milliseconds.to_bits(), Relaxed);
-        #[cfg(not(target_arch = "wasm32"))]
-        watch_completions(&self.inner);
+        self.driver().watch_completions();
     }
 
     pub(crate) fn readback_delay_ms(&self) -> f64 {
@@ -194,57 +114,11 @@ impl Gpu {
 
     /// Fails where the device was lost or reported an error outside any scope.
     pub(crate) fn check(&self) -> Result<()> {
-        let failure = self.inner.failure.lock().unwrap_or_else(|e| e.into_inner());
-        match failure.as_ref() {
-            Some(reason) => Err(Error::Device { reason: reason.clone() }),
+        match self.driver().failure() {
+            Some(reason) => Err(Error::Device { reason }),
             None => Ok(()),
         }
     }
-}
-
-async fn named_adapter(name: &str) -> Result<wgpu::Adapter> {
-    let adapters = instance().enumerate_adapters(wgpu::Backends::all()).await;
-    let names: Vec<String> = adapters.iter().map(|a| a.get_info().name).collect();
-    let wanted = name.to_lowercase();
-    adapters.into_iter().find(|a| a.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(|| Error::NoAdapter {
-        reason: format!("no adapter's name contains {name:?}; found: {}", names.join(", ")),
-    })
-}
-
-async fn default_adapter() -> Result<wgpu::Adapter> {
-    let options = wgpu::RequestAdapterOptions {
-        power_preference: if cfg!(target_arch = "wasm32") {
-            wgpu::PowerPreference::None
-        } else {
-            wgpu::PowerPreference::HighPerformance
-        },
-        ..Default::default()
-    };
-    let mut reason = String::new();
-    for attempt in 0..ADAPTER_TRIES {
-        if attempt > 0 {
-            pause(100 << attempt).await;
-        }
-        match instance().request_adapter(&options).await {
-            Ok(adapter) => return Ok(adapter),
-            Err(e) => reason = e.to_string(),
-        }
-    }
-    Err(Error::NoAdapter { reason })
-}
-
-/// Notices results when they are there, also while nobody waits for them, as long as the device is in use.
-#[cfg(not(target_arch = "wasm32"))]
-fn watch_completions(inner: &Arc<Inner>) {
-    let inner = Arc::downgrade(inner);
-    std::thread::spawn(move || {
-        while let Some(inner) = inner.upgrade() {
-            // A lost device is noticed by those who wait for it.
-            let _ = inner.device.poll(wgpu::PollType::Poll);
-            drop(inner);
-            std::thread::sleep(std::time::Duration::from_micros(200));
-        }
-    });
 }
 
 /// Waits.
@@ -264,29 +138,4 @@ pub(crate) async fn pause(milliseconds: u32) {
     }
     #[cfg(not(target_arch = "wasm32"))]
     std::thread::sleep(std::time::Duration::from_millis(milliseconds.into()));
-}
-
-/// Small limits for what the kernels use, the adapter's own for sizes of buffers.
-fn required_limits(adapter: &wgpu::Limits) -> wgpu::Limits {
-    wgpu::Limits {
-        max_storage_buffer_binding_size: adapter.max_storage_buffer_binding_size,
-        max_buffer_size: adapter.max_buffer_size,
-        ..wgpu::Limits::default().or_worse_values_from(adapter)
-    }
-}
-
-/// Remembers the first failure in `failure`.
-fn watch(device: &wgpu::Device, failure: &Arc<Mutex<Option<String>>>) {
-    let note = |failure: &Mutex<Option<String>>, reason: String| {
-        failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(reason);
-    };
-    let lost = failure.clone();
-    device.set_device_lost_callback(move |reason, message| {
-        // Dropping the device is no failure.
-        if reason != wgpu::DeviceLostReason::Destroyed {
-            note(&lost, format!("the device was lost: {message}"));
-        }
-    });
-    let uncaptured = failure.clone();
-    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&uncaptured, error.to_string())));
 }

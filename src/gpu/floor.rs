@@ -1,11 +1,12 @@
 //! What the device does at best: streaming reads, and the cost of a dispatch that depends on the one before.
 
-use super::buffers::{Allocator, STAGING, STORAGE, UNIFORM};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::driver::{Buffer, Draft, Usage};
+use super::kernels::Kernel;
 use super::params;
-use super::pipelines::Kernel;
 use super::readback;
-use super::recorder::{Commands, Draft, Grid, Step};
+use super::recorder::{Commands, Grid, Step};
 use crate::engine::backend::Readback;
 use crate::engine::clock::now_ms;
 use crate::error::Result;
@@ -58,13 +59,13 @@ pub(super) async fn measure(gpu: &Gpu) -> Result<(f64, f64)> {
 /// A step that does nothing but depend on the one before.
 pub(super) async fn empty(gpu: &Gpu) -> Result<Step> {
     let mut allocator = Allocator::new(gpu);
-    let out = allocator.buffer("empty result", 128, STORAGE);
-    let uniforms = allocator.filled("empty parameters", &[0; 256], UNIFORM);
+    let out = allocator.buffer("empty result", 128, Usage::Storage);
+    let uniforms = allocator.filled("empty parameters", &[0; 256], Usage::Uniform);
     allocator.finish().await?;
     Ok(Step::new(gpu, &empty_draft(&out), &uniforms, 0))
 }
 
-fn empty_draft(out: &wgpu::Buffer) -> Draft {
+fn empty_draft(out: &Buffer) -> Draft {
     Draft {
         kernel: Kernel::Empty,
         params: vec![0; 4],
@@ -79,8 +80,8 @@ struct Bench<'a> {
     stream: Step,
     stream_bytes: u64,
     empty: Step,
-    out: wgpu::Buffer,
-    staging: wgpu::Buffer,
+    out: Buffer,
+    staging: Buffer,
 }
 
 impl<'a> Bench<'a> {
@@ -91,10 +92,10 @@ impl<'a> Bench<'a> {
         let unit = u64::from(GROUPS * LANES) * 64;
         let stream_bytes = wanted.min(gpu.max_binding()) / unit * unit;
         let reads = (stream_bytes / u64::from(GROUPS * LANES) / 16) as u32;
-        let data = allocator.buffer("floor data", stream_bytes, STORAGE);
-        let out = allocator.buffer("floor result", 128, STORAGE);
-        let staging = allocator.buffer("floor staging", 4, STAGING);
-        let uniforms = allocator.filled("floor parameters", &[0; 512], UNIFORM);
+        let data = allocator.buffer("floor data", stream_bytes, Usage::Storage);
+        let out = allocator.buffer("floor result", 128, Usage::Storage);
+        let staging = allocator.buffer("floor staging", 4, Usage::Staging);
+        let uniforms = allocator.filled("floor parameters", &[0; 512], Usage::Uniform);
         let stream = Draft {
             kernel: Kernel::StreamRead,
             params: bytemuck::bytes_of(&params::StreamRead { zero: 0, reads }).to_vec(),

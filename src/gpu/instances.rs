@@ -1,9 +1,10 @@
 //! A plan's lists as steps: one instance for chunks of a prompt, and for decoding one for each number of rows that a matmul workgroup multiplies.
 
-use super::buffers::{Allocator, STORAGE};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::driver::Usage;
+use super::kernels::{PREFILL_TILE, TILES};
 use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
-use super::pipelines::{PREFILL_TILE, TILES};
 use super::recorder::Step;
 use super::sampler::Sampler;
 use super::sequence::Sequence;
@@ -111,7 +112,7 @@ impl Prefill {
     ) -> Result<Self> {
         let n_ctx = sequence.capacity.n_ctx;
         let capacity = prefill_rows(gpu, plan, n_ctx);
-        let tokens = allocator.buffer("tokens", (capacity * 4) as u64, STORAGE);
+        let tokens = allocator.buffer("tokens", (capacity * 4) as u64, Usage::Storage);
         let partials = partials_bytes(&plan.body, capacity, n_ctx, Spread::CHUNK.chunks_per_unit);
         let space = Space::new(allocator, plan, capacity, &[&plan.body], &tokens, partials);
         let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::CHUNK, &space);

@@ -1,4 +1,4 @@
-//! The wgpu backend: plans on a GPU, natively and in a browser.
+//! The GPU backend: plans on a device that launches kernels, over WebGPU natively and in a browser; other drivers plug in at [`driver`].
 #![cfg_attr(
     target_arch = "wasm32",
     allow(clippy::arc_with_non_send_sync, reason = "the same types are shared between threads natively")
@@ -11,12 +11,13 @@ mod burst;
 mod calibration;
 pub mod cases;
 mod device;
+pub mod driver;
 mod floor;
 mod instances;
+mod kernels;
 mod kv;
 mod ops;
 mod params;
-mod pipelines;
 mod readback;
 mod recorder;
 mod recurrent;
@@ -26,11 +27,16 @@ pub mod selftest;
 mod sequence;
 mod tally;
 mod timing;
+mod webgpu;
 mod weights;
 mod words;
 
 pub use backend::GpuBackend;
 pub use burst::InFlight;
-pub use device::{AdapterSummary, Gpu, list_adapters};
-pub use pipelines::{ShaderPatch, shader_sources};
+pub use device::Gpu;
+pub use driver::AdapterSummary;
+pub use kernels::{Kernel, MatMulForm, Output, shader_sources};
+pub use recorder::Grid;
+pub use tally::Tally;
+pub use webgpu::{ShaderPatch, list_adapters};
 pub use weights::GpuWeights;

@@ -3,13 +3,14 @@
 mod delta_net;
 mod experts;
 
+use super::driver::{Buffer, Draft, Usage};
 use bytemuck::{Pod, bytes_of};
 
-use super::buffers::{Allocator, STORAGE, UNIFORM};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::kernels::{Kernel, MatMulForm, Output, PREFILL_TILE, TILES};
 use super::params::{self, SLOT};
-use super::pipelines::{Kernel, MatMulForm, Output, PREFILL_TILE, TILES};
-use super::recorder::{Draft, Grid, Step, visible_units};
+use super::recorder::{Grid, Step, visible_units};
 use super::sampler::Bound;
 use super::sequence::Sequence;
 use super::weights::GpuWeights;
@@ -32,29 +33,29 @@ const HEADS_A_GROUP: usize = 4;
 #[derive(Debug, Clone)]
 pub(crate) enum PlanBuffer {
     /// `[rows, vectors, width]`
-    F32 { vectors: usize, width: usize, values: wgpu::Buffer },
+    F32 { vectors: usize, width: usize, values: Buffer },
     /// int8 blocks and their scales and sums, vector by vector.
-    Q8 { vectors: usize, width: usize, q: wgpu::Buffer, s: wgpu::Buffer },
+    Q8 { vectors: usize, width: usize, q: Buffer, s: Buffer },
 }
 
 impl PlanBuffer {
     fn new(allocator: &mut Allocator, shape: Shape, rows: usize) -> Self {
         match shape {
             Shape::F32 { vectors, width } => {
-                let values = allocator.buffer("activations", (rows * vectors * width * 4) as u64, STORAGE);
+                let values = allocator.buffer("activations", (rows * vectors * width * 4) as u64, Usage::Storage);
                 PlanBuffer::F32 { vectors, width, values }
             }
             Shape::Q8 { vectors, width } => {
                 let places = rows * vectors * Segments::of(width).places();
-                let q = allocator.buffer("activations", (places * 32) as u64, STORAGE);
-                let s = allocator.buffer("activations", (places * 8) as u64, STORAGE);
+                let q = allocator.buffer("activations", (places * 32) as u64, Usage::Storage);
+                let s = allocator.buffer("activations", (places * 8) as u64, Usage::Storage);
                 PlanBuffer::Q8 { vectors, width, q, s }
             }
         }
     }
 
     /// The values of an f32 buffer.
-    pub(crate) fn f32(&self) -> &wgpu::Buffer {
+    pub(crate) fn f32(&self) -> &Buffer {
         match self {
             PlanBuffer::F32 { values, .. } => values,
             PlanBuffer::Q8 { .. } => unreachable!("the plan reads f32 here"),
@@ -81,7 +82,7 @@ impl PlanBuffer {
     }
 
     /// Kernel output form, and its bindings 10 and 11.
-    fn output(&self, accumulate: bool) -> (Output, Vec<(u32, wgpu::Buffer)>) {
+    fn output(&self, accumulate: bool) -> (Output, Vec<(u32, Buffer)>) {
         match self {
             PlanBuffer::F32 { values, .. } => {
                 (if accumulate { Output::Add } else { Output::F32 }, vec![(10, values.clone())])
@@ -91,7 +92,7 @@ impl PlanBuffer {
     }
 
     /// Bindings 4 and 5 of a product with it.
-    fn factor(&self) -> Vec<(u32, wgpu::Buffer)> {
+    fn factor(&self) -> Vec<(u32, Buffer)> {
         match self {
             PlanBuffer::F32 { values, .. } => vec![(4, values.clone())],
             PlanBuffer::Q8 { q, s, .. } => vec![(4, q.clone()), (5, s.clone())],
@@ -116,9 +117,9 @@ pub(crate) struct Space {
     /// By id; `None` where no operation uses one.
     pub(crate) buffers: Vec<Option<PlanBuffer>>,
     /// Where the tokens that `embed` reads lie.
-    pub(crate) tokens: wgpu::Buffer,
+    pub(crate) tokens: Buffer,
     /// Attention's partial results, for the widest layer.
-    pub(crate) partials: wgpu::Buffer,
+    pub(crate) partials: Buffer,
 }
 
 impl Space {
@@ -128,7 +129,7 @@ impl Space {
         plan: &Plan,
         rows: usize,
         ops: &[&[Op]],
-        tokens: &wgpu::Buffer,
+        tokens: &Buffer,
         partials: u64,
     ) -> Self {
         let mut buffers = vec![None; plan.buffers.len()];
@@ -138,7 +139,11 @@ impl Space {
                 buffers[at].get_or_insert_with(|| PlanBuffer::new(allocator, plan.buffers[at], rows));
             }
         }
-        Space { buffers, tokens: tokens.clone(), partials: allocator.buffer("attention partials", partials, STORAGE) }
+        Space {
+            buffers,
+            tokens: tokens.clone(),
+            partials: allocator.buffer("attention partials", partials, Usage::Storage),
+        }
     }
 
     /// The buffer `id`, which some operation uses.
@@ -269,11 +274,11 @@ impl<'a> Lowering<'a> {
         for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(&drafts) {
             slot[..draft.params.len()].copy_from_slice(&draft.params);
         }
-        let uniforms = allocator.filled("parameters", &slots, UNIFORM);
+        let uniforms = allocator.filled("parameters", &slots, Usage::Uniform);
         Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(self.gpu, draft, &uniforms, i)).collect())
     }
 
-    fn push<P: Pod>(&mut self, kernel: Kernel, params: P, bindings: Vec<(u32, wgpu::Buffer)>, grid: Grid) {
+    fn push<P: Pod>(&mut self, kernel: Kernel, params: P, bindings: Vec<(u32, Buffer)>, grid: Grid) {
         let tag = Tag { op: kernel.stem(), ..self.tag.clone() };
         self.drafts.push(Draft { kernel, params: bytes_of(&params).to_vec(), bindings, grid, tag });
     }

@@ -389,7 +389,7 @@ pub(crate) const UNGUARDED: u32 = u32::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::pipelines::Kernel;
+    use crate::gpu::kernels::Kernel;
 
     /// Names of a struct's members in a shader, every one of them four bytes.
     fn members(kernel: Kernel, name: &str) -> Vec<String> {

@@ -1,62 +1,16 @@
-//! The one way from the device to the host: copy to a staging buffer, map it, read. Every reading names its purpose.
-
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
-use std::time::Duration;
+//! The one way from the device to the host: copy to a staging buffer, then read. Every reading names its purpose.
 
 use super::device::{Gpu, pause};
-use super::tally::Tally;
+use super::driver::{Arrived, Buffer, Submission, Waiting};
 use crate::engine::backend::Readback;
 use crate::engine::clock::now_ms;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// A result that a callback delivers.
-struct Slot<T> {
-    value: Option<T>,
-    waker: Option<Waker>,
-}
-
-/// A function that delivers a value and a future that waits for it.
-fn oneshot<T>() -> (impl FnOnce(T) + use<T>, impl Future<Output = T> + use<T>) {
-    let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
-    let receiver = slot.clone();
-    let send = move |value| {
-        let mut slot = slot.lock().unwrap_or_else(|e| e.into_inner());
-        slot.value = Some(value);
-        if let Some(waker) = slot.waker.take() {
-            waker.wake();
-        }
-    };
-    let receive = poll_fn(move |context| {
-        let mut slot = receiver.lock().unwrap_or_else(|e| e.into_inner());
-        match slot.value.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    });
-    (send, receive)
-}
-
-/// A device that has not done its work by then has stalled.
-const STALLED: Duration = Duration::from_secs(600);
-
-/// When the bytes were there, and whether they are.
-type Mapped = (f64, Result<(), wgpu::BufferAsyncError>);
-
-/// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run.
+/// A reading that was asked for: the bytes of a staging buffer once the work submitted before has run. Dropping it cancels it.
 pub(crate) struct Reading {
     gpu: Gpu,
     purpose: Readback,
-    staging: wgpu::Buffer,
-    bytes: u64,
-    /// What fills the staging buffer; `None` waits for everything submitted.
-    submission: Option<wgpu::SubmissionIndex>,
-    mapped: Pin<Box<dyn Future<Output = Mapped>>>,
+    arriving: Waiting<Result<Arrived>>,
 }
 
 impl Reading {
@@ -67,48 +21,26 @@ impl Reading {
     pub(crate) fn start(
         gpu: &Gpu,
         purpose: Readback,
-        staging: &wgpu::Buffer,
+        staging: &Buffer,
         bytes: u64,
-        submission: Option<wgpu::SubmissionIndex>,
+        submission: Option<&Submission>,
     ) -> Result<Self> {
         gpu.check_readback(purpose)?;
-        let (send, receive) = oneshot();
-        staging.map_async(wgpu::MapMode::Read, ..bytes, |result| send((now_ms(), result)));
-        Tally::add(&gpu.tally().maps, 1);
-        Ok(Reading {
-            gpu: gpu.clone(),
-            purpose,
-            staging: staging.clone(),
-            bytes,
-            submission,
-            mapped: Box::pin(receive),
-        })
+        let arriving = gpu.driver().read(staging, bytes, submission);
+        Ok(Reading { gpu: gpu.clone(), purpose, arriving })
     }
 
     /// Waits for the bytes.
-    pub(crate) async fn finish(mut self) -> Result<Vec<u8>> {
-        // In a browser this does nothing: the event loop delivers the callback.
-        let wait = wgpu::PollType::Wait { submission_index: self.submission.clone(), timeout: Some(STALLED) };
-        let polled = self.gpu.device().poll(wait);
-        polled.map_err(|e| Error::Device { reason: format!("waiting for the device: {e}") })?;
-        let (mapped_ms, mapped) = self.mapped.as_mut().await;
-        let delay_ms = mapped_ms + self.gpu.readback_delay_ms() - now_ms();
+    pub(crate) async fn finish(self) -> Result<Vec<u8>> {
+        let arrived = self.arriving.await;
+        self.gpu.check()?;
+        let Arrived { bytes, at_ms } = arrived?;
+        let delay_ms = at_ms + self.gpu.readback_delay_ms() - now_ms();
         // What a measurement of the device reads comes at once.
         if delay_ms >= 1.0 && self.purpose != Readback::Test {
             pause(delay_ms as u32).await;
         }
-        self.gpu.check()?;
-        mapped.map_err(unreadable)?;
-        let data = self.staging.get_mapped_range(..self.bytes).map_err(unreadable)?.to_vec();
-        Tally::add(&self.gpu.tally().bytes_read, self.bytes);
-        Ok(data)
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        // Cancels a reading that nobody waits for any more. The buffer is filled again in the order of submits.
-        self.staging.unmap();
+        Ok(bytes)
     }
 }
 
@@ -116,10 +48,6 @@ impl Drop for Reading {
 ///
 /// # Errors
 /// `UnexpectedReadback` where `purpose` is not among those allowed, `Device` where the device failed.
-pub(crate) async fn read(gpu: &Gpu, purpose: Readback, staging: &wgpu::Buffer, bytes: u64) -> Result<Vec<u8>> {
+pub(crate) async fn read(gpu: &Gpu, purpose: Readback, staging: &Buffer, bytes: u64) -> Result<Vec<u8>> {
     Reading::start(gpu, purpose, staging, bytes, None)?.finish().await
-}
-
-fn unreadable(error: impl std::fmt::Display) -> Error {
-    Error::Device { reason: format!("a buffer could not be read: {error}") }
 }

@@ -1,10 +1,9 @@
-//! Steps of a plan, ready to be encoded: pipeline, bind group, grid.
+//! Steps of a plan, ready to be recorded: a bound kernel and its grid.
 
 use std::sync::Arc;
 
 use super::device::Gpu;
-use super::params::SLOT;
-use super::pipelines::Kernel;
+use super::driver::{Bound, Buffer, Draft, Recorder, Submission};
 use super::tally::Tally;
 use super::timing::{Times, Watch};
 use crate::error::Result;
@@ -15,17 +14,46 @@ const MAX_GROUPS: u32 = 65535;
 
 /// How many workgroups a step has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grid {
+pub enum Grid {
     /// `[x, rows, 1]`
-    Rows { x: u32 },
+    Rows {
+        /// Workgroups a row.
+        x: u32,
+    },
     /// `[x, rows * vectors, 1]`
-    Vectors { x: u32, vectors: u32 },
+    Vectors {
+        /// Workgroups a vector.
+        x: u32,
+        /// Vectors a row.
+        vectors: u32,
+    },
     /// `[x, y, rows * vectors]`
-    Picks { x: u32, y: u32, vectors: u32 },
+    Picks {
+        /// `x * y` workgroups a vector.
+        x: u32,
+        /// See `x`.
+        y: u32,
+        /// Vectors a row.
+        vectors: u32,
+    },
     /// `[x, y, ceil(rows / tile)]`
-    Tiles { x: u32, y: u32, tile: u32 },
+    Tiles {
+        /// `x * y` workgroups a tile.
+        x: u32,
+        /// See `x`.
+        y: u32,
+        /// Rows of a tile.
+        tile: u32,
+    },
     /// `[units of the row that sees most, y, rows]`
-    Units { y: u32, window: usize, chunks_per_unit: usize },
+    Units {
+        /// Workgroups a unit.
+        y: u32,
+        /// Positions a row sees, 0 for all.
+        window: usize,
+        /// Chunks of a unit.
+        chunks_per_unit: usize,
+    },
 }
 
 impl Grid {
@@ -69,44 +97,19 @@ pub(crate) fn visible_units(position: usize, window: usize, chunks_per_unit: usi
     position / PAGE / chunks_per_unit - first / PAGE / chunks_per_unit + 1
 }
 
-/// A step before its parameters have a place on the device.
-pub(crate) struct Draft {
-    pub(crate) kernel: Kernel,
-    /// The bytes of the kernel's `Params`.
-    pub(crate) params: Vec<u8>,
-    /// Binding numbers and buffers, all but the parameters.
-    pub(crate) bindings: Vec<(u32, wgpu::Buffer)>,
-    pub(crate) grid: Grid,
-    /// What reports call it.
-    pub(crate) tag: Tag,
-}
-
 /// One dispatch.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pipeline: wgpu::ComputePipeline,
-    bind_group: wgpu::BindGroup,
+    bound: Bound,
     grid: Grid,
     tag: Arc<Tag>,
 }
 
 impl Step {
     /// Binds a draft whose parameters lie in slot `slot` of `uniforms`.
-    pub(crate) fn new(gpu: &Gpu, draft: &Draft, uniforms: &wgpu::Buffer, slot: usize) -> Self {
-        let compiled = gpu.pipelines().get(gpu, draft.kernel);
-        let params =
-            wgpu::BufferBinding { buffer: uniforms, offset: slot as u64 * SLOT, size: std::num::NonZeroU64::new(SLOT) };
-        let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
-        for (binding, buffer) in &draft.bindings {
-            entries.push(wgpu::BindGroupEntry { binding: *binding, resource: buffer.as_entire_binding() });
-        }
-        let bind_group = gpu.device().create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(draft.kernel.stem()),
-            layout: &compiled.layout,
-            entries: &entries,
-        });
-        Tally::add(&gpu.tally().bind_groups_created, 1);
-        Step { pipeline: compiled.pipeline, bind_group, grid: draft.grid, tag: Arc::new(draft.tag.clone()) }
+    pub(crate) fn new(gpu: &Gpu, draft: &Draft, uniforms: &Buffer, slot: usize) -> Self {
+        let bound = gpu.driver().bind(draft, uniforms, slot);
+        Step { bound, grid: draft.grid, tag: Arc::new(draft.tag.clone()) }
     }
 
     /// What reports call it.
@@ -120,17 +123,15 @@ pub(crate) struct Commands {
     gpu: Gpu,
     /// Whether every dispatch is a submit of its own.
     split: bool,
-    encoder: wgpu::CommandEncoder,
-    /// The compute pass that is open, if one is.
-    pass: Option<wgpu::ComputePass<'static>>,
-    /// What times it, where something does.
+    recorder: Box<dyn Recorder>,
+    /// Who wants to know its times.
     watch: Option<Watch>,
 }
 
 impl Commands {
     /// Work for one submit.
     pub(crate) fn new(gpu: &Gpu) -> Self {
-        Commands { gpu: gpu.clone(), split: false, encoder: encoder(gpu), pass: None, watch: None }
+        Commands { gpu: gpu.clone(), split: false, recorder: gpu.driver().recorder(None), watch: None }
     }
 
     /// The same with a submit for every dispatch, where `split` is set.
@@ -140,7 +141,13 @@ impl Commands {
 
     /// The same, timed.
     pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
-        Commands { watch, ..self }
+        match &watch {
+            Some(timing) => {
+                let recorder = self.gpu.driver().recorder(Some(timing.timed));
+                Commands { recorder, watch, ..self }
+            }
+            None => self,
+        }
     }
 
     /// Records `steps` for the rows at `positions`.
@@ -148,63 +155,39 @@ impl Commands {
         let mut dispatches = 0;
         for step in steps {
             dispatches += 1;
-            let [x, y, z] = step.grid.size(positions);
-            let pass = self.pass.get_or_insert_with(|| match &mut self.watch {
-                Some(watch) => watch.begin_pass(&mut self.encoder),
-                None => self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
-            });
-            pass.set_pipeline(&step.pipeline);
-            pass.set_bind_group(0, &step.bind_group, &[]);
-            pass.dispatch_workgroups(x, y, z);
-            if self.watch.as_mut().is_some_and(|watch| watch.dispatched(pass, &step.tag)) {
-                self.pass = None;
-            }
+            self.recorder.dispatch(&step.bound, step.grid.size(positions), &step.tag);
             if self.split {
-                self.flush();
+                self.recorder.flush();
             }
         }
         Tally::add(&self.gpu.tally().dispatches, dispatches);
     }
 
     /// Copies bytes to the beginning of another buffer; offsets and sizes are multiples of 4.
-    pub(crate) fn copy(&mut self, from: &wgpu::Buffer, offset: u64, to: &wgpu::Buffer, bytes: u64) {
+    pub(crate) fn copy(&mut self, from: &Buffer, offset: u64, to: &Buffer, bytes: u64) {
         self.copy_to(from, offset, to, 0, bytes);
     }
 
     /// Copies bytes to another buffer; offsets and sizes are multiples of 4.
-    pub(crate) fn copy_to(&mut self, from: &wgpu::Buffer, offset: u64, to: &wgpu::Buffer, to_offset: u64, bytes: u64) {
-        self.pass = None;
-        self.encoder.copy_buffer_to_buffer(from, offset, to, to_offset, bytes);
+    pub(crate) fn copy_to(&mut self, from: &Buffer, offset: u64, to: &Buffer, to_offset: u64, bytes: u64) {
+        self.recorder.copy(from, offset, to, to_offset, bytes);
     }
 
-    /// Submits what was recorded so far and goes on.
-    fn flush(&mut self) {
-        self.pass = None;
-        let recorded = std::mem::replace(&mut self.encoder, encoder(&self.gpu));
-        Tally::add(&self.gpu.tally().submits, 1);
-        self.gpu.queue().submit([recorded.finish()]);
-    }
-
-    /// Submits; nothing is timed.
-    pub(crate) fn submit(mut self) -> wgpu::SubmissionIndex {
-        self.pass = None;
-        Tally::add(&self.gpu.tally().submits, 1);
-        self.gpu.queue().submit([self.encoder.finish()])
+    /// Submits; nobody asks for times.
+    pub(crate) fn submit(self) -> Submission {
+        self.recorder.submit().submission
     }
 
     /// Submits, and asks for the times where it is timed.
     ///
     /// # Errors
-    /// `UnexpectedReadback` where times may not be read, `OutOfDeviceMemory` where there is no room for them.
-    pub(crate) fn submit_timed(mut self) -> Result<(wgpu::SubmissionIndex, Option<Times>)> {
-        self.pass = None;
-        let recorded = self.watch.take().map(|watch| watch.resolve(&mut self.encoder)).transpose()?;
-        let submission = self.submit();
-        let times = recorded.map(|recorded| recorded.read(submission.clone())).transpose()?;
-        Ok((submission, times))
+    /// `UnexpectedReadback` where times may not be read.
+    pub(crate) fn submit_timed(self) -> Result<(Submission, Option<Times>)> {
+        let submitted = self.recorder.submit();
+        let times = match (self.watch, submitted.spans) {
+            (Some(watch), Some(spans)) => Some(watch.times(&self.gpu, spans)?),
+            _ => None,
+        };
+        Ok((submitted.submission, times))
     }
-}
-
-fn encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
-    gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
 }

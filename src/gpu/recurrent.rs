@@ -1,6 +1,7 @@
 //! The recurrent states of one gated delta net layer on the device: those of the slots, and snapshots of them.
 
-use super::buffers::{Allocator, STORAGE};
+use super::buffers::Allocator;
+use super::driver::{Buffer, Usage};
 use super::recorder::Commands;
 use crate::engine::backend::Capacity;
 use crate::plan::DeltaHeads;
@@ -8,18 +9,18 @@ use crate::plan::DeltaHeads;
 /// Buffers of one layer. What an entry holds is that of `cpu::recurrent`.
 pub(crate) struct Recurrent {
     /// By slot: `[n_value_heads, size, size]`, f32.
-    pub(crate) states: wgpu::Buffer,
+    pub(crate) states: Buffer,
     /// By slot: `[kernel - 1, n_channels]`, f32.
-    pub(crate) ring: wgpu::Buffer,
+    pub(crate) ring: Buffer,
     /// The same by snapshot.
-    saved_states: wgpu::Buffer,
-    saved_ring: wgpu::Buffer,
+    saved_states: Buffer,
+    saved_ring: Buffer,
     heads: DeltaHeads,
 }
 
 impl Recurrent {
     pub(crate) fn new(allocator: &mut Allocator, heads: DeltaHeads, capacity: Capacity) -> Self {
-        let mut entries = |what, n: usize, len: usize| allocator.buffer(what, (n * len * 4) as u64, STORAGE);
+        let mut entries = |what, n: usize, len: usize| allocator.buffer(what, (n * len * 4) as u64, Usage::Storage);
         Recurrent {
             states: entries("recurrent states", capacity.slots, heads.states_len()),
             ring: entries("convolution ring", capacity.slots, heads.ring_len()),
@@ -46,13 +47,13 @@ impl Recurrent {
     }
 
     /// The buffers of snapshots and the bytes of an entry in each, in the order of a snapshot's bytes.
-    pub(crate) fn saved(&self) -> [(&wgpu::Buffer, u64); 2] {
+    pub(crate) fn saved(&self) -> [(&Buffer, u64); 2] {
         let [states, ring] = self.entry_bytes();
         [(&self.saved_states, states), (&self.saved_ring, ring)]
     }
 
     /// The buffers of slots and the bytes of an entry in each.
-    pub(crate) fn current(&self) -> [(&wgpu::Buffer, u64); 2] {
+    pub(crate) fn current(&self) -> [(&Buffer, u64); 2] {
         let [states, ring] = self.entry_bytes();
         [(&self.states, states), (&self.ring, ring)]
     }

@@ -1,8 +1,9 @@
 //! The ring of decode results: a word a row and step (token id and status), a staging buffer a slot, one slot a burst in flight.
 
+use super::driver::{Buffer, Submission, Usage};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::buffers::{Allocator, STAGING, STORAGE};
+use super::buffers::Allocator;
 use super::device::Gpu;
 use super::readback::Reading;
 use crate::engine::backend::{Readback, RingCounters, RingSize};
@@ -15,8 +16,8 @@ pub(crate) struct Ring {
     /// Rows of a step at most.
     rows: usize,
     /// `[slots, steps * rows]` words.
-    words: wgpu::Buffer,
-    staging: Vec<wgpu::Buffer>,
+    words: Buffer,
+    staging: Vec<Buffer>,
     /// The slot handed out next.
     next: usize,
     shared: Arc<Mutex<Shared>>,
@@ -51,14 +52,14 @@ impl Ring {
     pub(crate) fn new(gpu: &Gpu, allocator: &mut Allocator, size: RingSize, rows: usize) -> Result<Self> {
         check(size, rows, gpu.max_binding())?;
         let bytes = (size.steps * rows * 4) as u64;
-        let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", bytes, STAGING));
+        let staging = (0..size.slots).map(|_| allocator.buffer("ring staging", bytes, Usage::Staging));
         let shared = Shared { in_flight: vec![false; size.slots], counters: RingCounters::default() };
         Ok(Ring {
             gpu: gpu.clone(),
             size,
             rows,
             staging: staging.collect(),
-            words: allocator.buffer("ring", words_bytes(size, rows), STORAGE),
+            words: allocator.buffer("ring", words_bytes(size, rows), Usage::Storage),
             next: 0,
             shared: Arc::new(Mutex::new(shared)),
         })
@@ -83,7 +84,7 @@ impl Ring {
     }
 
     /// Words of all slots.
-    pub(crate) fn words(&self) -> &wgpu::Buffer {
+    pub(crate) fn words(&self) -> &Buffer {
         &self.words
     }
 
@@ -131,7 +132,7 @@ pub(crate) struct Slot {
     index: usize,
     /// Words of a slot.
     words: usize,
-    staging: wgpu::Buffer,
+    staging: Buffer,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -142,13 +143,13 @@ impl Slot {
     }
 
     /// Where the host reads the words.
-    pub(crate) fn staging(&self) -> &wgpu::Buffer {
+    pub(crate) fn staging(&self) -> &Buffer {
         &self.staging
     }
 
     /// Asks for the first `words` words, which `submission` copies.
-    pub(crate) fn read(&self, gpu: &Gpu, words: usize, submission: wgpu::SubmissionIndex) -> Result<Reading> {
-        Reading::start(gpu, Readback::Tokens, &self.staging, (words * 4) as u64, Some(submission))
+    pub(crate) fn read(&self, gpu: &Gpu, words: usize, submission: Submission) -> Result<Reading> {
+        Reading::start(gpu, Readback::Tokens, &self.staging, (words * 4) as u64, Some(&submission))
     }
 }
 

@@ -1,12 +1,13 @@
 //! The sampler's kernels: the plain draw, and the chain that adjusts and filters logits first.
 
+use super::driver::{Buffer, Draft, Usage};
 use bytemuck::{Pod, Zeroable, bytes_of};
 
-use super::buffers::{Allocator, UNIFORM};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::kernels::Kernel;
 use super::params::{self, ADJUSTED, FILTERED, MASKED, SLOT};
-use super::pipelines::Kernel;
-use super::recorder::{Draft, Grid, Step};
+use super::recorder::{Grid, Step};
 use super::sequence::Sequence;
 use crate::engine::backend::MAX_STOP_IDS;
 use crate::error::Result;
@@ -65,7 +66,7 @@ pub(crate) struct Bound<'a> {
     pub(crate) sequence: &'a Sequence,
     pub(crate) n_vocab: usize,
     /// `[slots, n_vocab]`, f32.
-    pub(crate) logits: &'a wgpu::Buffer,
+    pub(crate) logits: &'a Buffer,
 }
 
 impl Bound<'_> {
@@ -73,7 +74,7 @@ impl Bound<'_> {
         self.n_vocab.div_ceil(LOGITS_A_GROUP) as u32
     }
 
-    fn draft<P: Pod>(&self, kernel: Kernel, params: P, groups: u32, buffers: &[&wgpu::Buffer]) -> Draft {
+    fn draft<P: Pod>(&self, kernel: Kernel, params: P, groups: u32, buffers: &[&Buffer]) -> Draft {
         let bindings = (1..).zip(buffers).map(|(binding, buffer)| (binding, (*buffer).clone())).collect();
         let (params, tag) = (bytes_of(&params).to_vec(), Tag::of(kernel.stem(), self.n_vocab.to_string()));
         Draft { kernel, params, bindings, grid: Grid::Rows { x: groups }, tag }
@@ -206,7 +207,7 @@ fn bind(gpu: &Gpu, drafts: &[Draft]) -> Result<Vec<Step>> {
     for (slot, draft) in slots.chunks_exact_mut(SLOT as usize).zip(drafts) {
         slot[..draft.params.len()].copy_from_slice(&draft.params);
     }
-    let uniforms = allocator.filled("sampler parameters", &slots, UNIFORM);
+    let uniforms = allocator.filled("sampler parameters", &slots, Usage::Uniform);
     allocator.check()?;
     Ok(drafts.iter().enumerate().map(|(i, draft)| Step::new(gpu, draft, &uniforms, i)).collect())
 }

@@ -1,7 +1,8 @@
 //! What sequences keep on the device: their states, the pages of the cache, the ring of results.
 
-use super::buffers::{Allocator, STATE, STORAGE};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::driver::{Buffer, Usage};
 use super::params::{BATCH_BYTES, RowsHeader, State, state_at};
 use super::recurrent::Recurrent;
 use super::ring::Ring;
@@ -14,38 +15,38 @@ use crate::plan::{PAGE, Plan};
 pub(crate) struct Sequence {
     pub(crate) capacity: Capacity,
     /// A [`RowsHeader`] and a [`State`] a slot.
-    pub(crate) state: wgpu::Buffer,
+    pub(crate) state: Buffer,
     pub(crate) tables: BlockTables,
     /// `[slots, pages_a_slot]`: physical page of each logical page.
-    pub(crate) block_table: wgpu::Buffer,
+    pub(crate) block_table: Buffer,
     /// Keys and values by layer.
-    pub(crate) cache: Vec<(wgpu::Buffer, wgpu::Buffer)>,
+    pub(crate) cache: Vec<(Buffer, Buffer)>,
     /// By recurrent layer.
     pub(crate) recurrent: Vec<Recurrent>,
     /// `[n_ctx, pairs, 2]` by variant.
-    pub(crate) ropes: Vec<wgpu::Buffer>,
+    pub(crate) ropes: Vec<Buffer>,
     /// `[rows, groups]`: the best candidates of the sampler's workgroups: order key, token id.
-    pub(crate) candidates: wgpu::Buffer,
+    pub(crate) candidates: Buffer,
     /// By slot: what the sampler does to logits.
-    pub(crate) rules: wgpu::Buffer,
+    pub(crate) rules: Buffer,
     /// By row: adjusted logits as order keys, padded to vectors of four with 0.
-    pub(crate) keys: wgpu::Buffer,
+    pub(crate) keys: Buffer,
     /// By row: which keys stay in the draw.
-    pub(crate) borders: wgpu::Buffer,
+    pub(crate) borders: Buffer,
     /// `[slots, ceil(n_vocab / 32)]`: which ids masked rows may draw.
-    pub(crate) masks: wgpu::Buffer,
+    pub(crate) masks: Buffer,
     /// `[slots, n_ctx + 1]`: tokens by position, the one drawn after the last position included.
-    pub(crate) history: wgpu::Buffer,
+    pub(crate) history: Buffer,
     /// Results of the steps in flight.
     pub(crate) ring: Ring,
     /// `[slots, MAX_STOP_IDS]`: ids that end the row.
-    pub(crate) stops: wgpu::Buffer,
+    pub(crate) stops: Buffer,
     /// By slot: the guard's word.
-    pub(crate) tripped: wgpu::Buffer,
+    pub(crate) tripped: Buffer,
     /// By slot: the token the next decode step feeds.
-    pub(crate) tokens: wgpu::Buffer,
+    pub(crate) tokens: Buffer,
     /// Bound where an operation has no weight.
-    pub(crate) nothing: wgpu::Buffer,
+    pub(crate) nothing: Buffer,
 }
 
 impl Sequence {
@@ -63,12 +64,19 @@ impl Sequence {
                 let limit = (gpu.max_binding() as usize / shape.page_bytes()) * PAGE;
                 return Err(Error::ContextFull { needed: pages * PAGE, limit });
             }
-            cache.push((allocator.buffer("keys", bytes, STORAGE), allocator.buffer("values", bytes, STORAGE)));
+            cache.push((
+                allocator.buffer("keys", bytes, Usage::Storage),
+                allocator.buffer("values", bytes, Usage::Storage),
+            ));
         }
         let recurrent = plan.recurrent.iter().map(|heads| Recurrent::new(allocator, *heads, capacity));
         let recurrent = recurrent.collect();
         let ropes = plan.ropes.iter().map(|table| {
-            allocator.filled("rope table", bytemuck::cast_slice(&table.values(n_ctx.next_multiple_of(PAGE))), STORAGE)
+            allocator.filled(
+                "rope table",
+                bytemuck::cast_slice(&table.values(n_ctx.next_multiple_of(PAGE))),
+                Usage::Storage,
+            )
         });
         let tables = BlockTables::new(capacity);
         let mut state = vec![0; BATCH_BYTES];
@@ -79,26 +87,30 @@ impl Sequence {
         Ok(Sequence {
             capacity,
             ropes: ropes.collect(),
-            state: allocator.filled("state", &state, STATE),
-            block_table: allocator.filled("block table", bytemuck::cast_slice(&tables.words()), STORAGE),
+            state: allocator.filled("state", &state, Usage::State),
+            block_table: allocator.filled("block table", bytemuck::cast_slice(&tables.words()), Usage::Storage),
             tables,
             cache,
             recurrent,
             candidates: allocator.buffer(
                 "candidates",
                 (slots * plan.n_vocab.div_ceil(LOGITS_A_GROUP) * 8) as u64,
-                STORAGE,
+                Usage::Storage,
             ),
-            rules: allocator.buffer("sampler rules", (slots * RULES_BYTES) as u64, STORAGE),
-            keys: allocator.buffer("sampler keys", (slots * plan.n_vocab.next_multiple_of(4) * 4) as u64, STORAGE),
-            borders: allocator.buffer("sampler borders", slots as u64 * BORDER_BYTES, STORAGE),
-            masks: allocator.buffer("masks", (slots * plan.n_vocab.div_ceil(32) * 4) as u64, STORAGE),
-            history: allocator.buffer("history", (slots * (n_ctx + 1) * 4) as u64, STORAGE),
+            rules: allocator.buffer("sampler rules", (slots * RULES_BYTES) as u64, Usage::Storage),
+            keys: allocator.buffer(
+                "sampler keys",
+                (slots * plan.n_vocab.next_multiple_of(4) * 4) as u64,
+                Usage::Storage,
+            ),
+            borders: allocator.buffer("sampler borders", slots as u64 * BORDER_BYTES, Usage::Storage),
+            masks: allocator.buffer("masks", (slots * plan.n_vocab.div_ceil(32) * 4) as u64, Usage::Storage),
+            history: allocator.buffer("history", (slots * (n_ctx + 1) * 4) as u64, Usage::Storage),
             ring: Ring::new(gpu, allocator, RingSize::default(), slots)?,
-            stops: allocator.buffer("stop ids", (slots * MAX_STOP_IDS * 4) as u64, STORAGE),
-            tripped: allocator.filled("guard", bytemuck::cast_slice(&vec![UNTRIPPED; slots]), STORAGE),
-            tokens: allocator.buffer("tokens drawn", (slots * 4) as u64, STORAGE),
-            nothing: allocator.buffer("nothing", 16, STORAGE),
+            stops: allocator.buffer("stop ids", (slots * MAX_STOP_IDS * 4) as u64, Usage::Storage),
+            tripped: allocator.filled("guard", bytemuck::cast_slice(&vec![UNTRIPPED; slots]), Usage::Storage),
+            tokens: allocator.buffer("tokens drawn", (slots * 4) as u64, Usage::Storage),
+            nothing: allocator.buffer("nothing", 16, Usage::Storage),
         })
     }
 

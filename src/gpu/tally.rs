@@ -6,25 +6,33 @@ use crate::engine::backend::Counters;
 
 /// Counters of one device, raised at the calls they count.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) submits: AtomicU64,
-    pub(crate) dispatches: AtomicU64,
-    pub(crate) maps: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) buffers_created: AtomicU64,
-    pub(crate) buffer_bytes: AtomicU64,
-    pub(crate) bind_groups_created: AtomicU64,
-    pub(crate) query_sets_created: AtomicU64,
+pub struct Tally {
+    /// Command buffers submitted.
+    pub submits: AtomicU64,
+    /// Dispatches recorded.
+    pub dispatches: AtomicU64,
+    /// Readings asked for.
+    pub maps: AtomicU64,
+    /// Bytes read.
+    pub bytes_read: AtomicU64,
+    /// Buffers created.
+    pub buffers_created: AtomicU64,
+    /// Their bytes.
+    pub buffer_bytes: AtomicU64,
+    /// Kernels bound.
+    pub bind_groups_created: AtomicU64,
+    /// Query sets created.
+    pub query_sets_created: AtomicU64,
 }
 
 impl Tally {
     /// Raises a counter.
-    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Relaxed);
     }
 
     /// The counters since the device was opened.
-    pub(crate) fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Counters {
         Counters {
             submits: self.submits.load(Relaxed),
             dispatches: self.dispatches.load(Relaxed),

@@ -1,7 +1,8 @@
 //! Weights on the device: planes by parts that fit a binding, vectors as f32.
 
-use super::buffers::{Allocator, STORAGE, write};
+use super::buffers::{Allocator, write};
 use super::device::Gpu;
+use super::driver::{Buffer, Usage};
 use crate::engine::backend::WeightSink;
 use crate::error::Result;
 use crate::model::weights::WeightDesc;
@@ -17,9 +18,9 @@ pub(crate) struct Part {
     pub(crate) first_row: usize,
     pub(crate) rows: usize,
     /// `[rows, quants_stride]`
-    pub(crate) quants: wgpu::Buffer,
+    pub(crate) quants: Buffer,
     /// The planes high, scales, supers, one after another.
-    pub(crate) planes: wgpu::Buffer,
+    pub(crate) planes: Buffer,
 }
 
 /// A matrix on the device.
@@ -40,7 +41,7 @@ pub struct GpuWeights {
     gpu: Gpu,
     allocator: Allocator,
     matrices: Vec<Option<Matrix>>,
-    vectors: Vec<Option<wgpu::Buffer>>,
+    vectors: Vec<Option<Buffer>>,
     unflushed: u64,
     /// Bytes a buffer may have.
     max_part: u64,
@@ -82,7 +83,7 @@ impl GpuWeights {
     }
 
     /// The vector `id`, which the loader stored.
-    pub(crate) fn vector(&self, id: WeightId) -> &wgpu::Buffer {
+    pub(crate) fn vector(&self, id: WeightId) -> &Buffer {
         self.vectors[id.0 as usize].as_ref().expect("the loader stored every vector of the plan")
     }
 
@@ -103,9 +104,7 @@ impl GpuWeights {
     }
 
     fn flush(&mut self) {
-        self.gpu.queue().submit([]);
-        // Frees staging memory that is no longer in use; a browser does so by itself.
-        let _ = self.gpu.device().poll(wgpu::PollType::wait_indefinitely());
+        self.gpu.driver().flush();
         self.unflushed = 0;
     }
 }
@@ -125,8 +124,8 @@ impl WeightSink for GpuWeights {
             let rows = step.min(desc.rows - first_row);
             let others = rows * (layout.high_stride + layout.scales_stride + layout.supers_stride);
             let what = desc.tensors.first().map_or("weights", |t| t.name.as_str());
-            let quants = self.allocator.buffer(what, (rows * layout.quants_stride) as u64, STORAGE);
-            let planes = self.allocator.buffer(what, others as u64, STORAGE);
+            let quants = self.allocator.buffer(what, (rows * layout.quants_stride) as u64, Usage::Storage);
+            let planes = self.allocator.buffer(what, others as u64, Usage::Storage);
             parts.push(Part { first_row, rows, quants, planes });
         }
         self.matrices[at] = Some(Matrix { layout: *layout, parts });
@@ -144,7 +143,7 @@ impl WeightSink for GpuWeights {
             }
             let rows = start - first_row..end - first_row;
             let to = start - part.first_row;
-            let put = |buffer: &wgpu::Buffer, offset: usize, plane: &[u8], stride: usize| {
+            let put = |buffer: &Buffer, offset: usize, plane: &[u8], stride: usize| {
                 let data = &plane[rows.start * stride..rows.end * stride];
                 write(&self.gpu, buffer, (offset + to * stride) as u64, data);
             };
@@ -162,7 +161,7 @@ impl WeightSink for GpuWeights {
     fn write_vector(&mut self, id: WeightId, values: &[f32]) -> Result<()> {
         let at = self.grow(id);
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        self.vectors[at] = Some(self.allocator.filled("vector", bytes, STORAGE));
+        self.vectors[at] = Some(self.allocator.filled("vector", bytes, Usage::Storage));
         self.count(bytes.len());
         self.allocator.check()
     }

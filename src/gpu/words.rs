@@ -1,7 +1,8 @@
 //! Reading buffers back as words, in the form the contract gives them.
 
-use super::buffers::{Allocator, STAGING};
+use super::buffers::Allocator;
 use super::device::Gpu;
+use super::driver::{Buffer, Usage};
 use super::ops::PlanBuffer;
 use super::readback;
 use super::recorder::Commands;
@@ -33,13 +34,13 @@ impl PlanBuffer {
 pub(crate) async fn read_words(
     gpu: &Gpu,
     purpose: Readback,
-    buffer: &wgpu::Buffer,
+    buffer: &Buffer,
     first: usize,
     n: usize,
 ) -> Result<Vec<u32>> {
     let mut allocator = Allocator::new(gpu);
     let bytes = (n * 4) as u64;
-    let staging = allocator.buffer("words staging", bytes, STAGING);
+    let staging = allocator.buffer("words staging", bytes, Usage::Staging);
     allocator.finish().await?;
     let mut commands = Commands::new(gpu);
     commands.copy(buffer, (first * 4) as u64, &staging, bytes);

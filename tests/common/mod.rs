@@ -52,7 +52,7 @@ pub(crate) fn has_adapter() -> bool {
 
 /// A model on every backend there is, the CPU first.
 pub(crate) fn engines(name: &str, bytes: &[u8], n_ctx: usize) -> Vec<Engine> {
-    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     let present = choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || has_adapter());
     let load = |backend| {
         let source = Source::memory(name, bytes.to_vec());

@@ -99,7 +99,7 @@ pub(crate) fn micro() -> Vec<u8> {
 
 /// The backends there are, the CPU first.
 pub(crate) fn backends() -> Vec<BackendChoice> {
-    let choices = [BackendChoice::Cpu, BackendChoice::Wgpu];
+    let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || common::has_adapter()).collect()
 }
 

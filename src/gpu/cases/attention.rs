@@ -1,5 +1,6 @@
 //! `rope_append` and `attention`: a prompt in chunks, then one row as decoding does it.
 
+use super::super::driver::Buffer;
 use super::bench::{Bench, Instance};
 use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
@@ -196,12 +197,7 @@ impl Case {
     }
 
     /// A page's keys and values on the device, in the hosts' order.
-    async fn device_page(
-        &self,
-        instance: &Instance,
-        cache: &(wgpu::Buffer, wgpu::Buffer),
-        page: usize,
-    ) -> Result<Vec<u32>> {
+    async fn device_page(&self, instance: &Instance, cache: &(Buffer, Buffer), page: usize) -> Result<Vec<u32>> {
         let n = self.shape().page_bytes() / 4;
         let mut found = Vec::new();
         for (side, buffer) in SIDES.into_iter().zip([&cache.0, &cache.1]) {

@@ -1,10 +1,11 @@
 //! A plan of a few operations on a device, with inputs and outputs within reach.
 
-use super::super::buffers::{Allocator, STORAGE, write};
+use super::super::buffers::{Allocator, write};
 use super::super::device::Gpu;
+use super::super::driver::{Buffer, Usage};
+use super::super::kernels::{MatMulForm, PREFILL_TILE};
 use super::super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::super::params::{RowEntry, RowsHeader, State, state_at};
-use super::super::pipelines::{MatMulForm, PREFILL_TILE};
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
 use super::super::weights::GpuWeights;
@@ -43,7 +44,7 @@ pub(super) struct Instance {
     gpu: Gpu,
     lists: Vec<Vec<Step>>,
     space: Space,
-    state: wgpu::Buffer,
+    state: Buffer,
     /// Rows it has room for.
     capacity: usize,
 }
@@ -123,7 +124,7 @@ impl Table {
         let spread = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK };
         let tokens = match rows {
             1 => sequence.tokens.clone(),
-            _ => allocator.buffer("tokens", (rows * 4) as u64, STORAGE),
+            _ => allocator.buffer("tokens", (rows * 4) as u64, Usage::Storage),
         };
         let bytes = |ops: &&[Op]| partials_bytes(ops, rows, sequence.capacity.n_ctx, spread.chunks_per_unit);
         let partials = lists.iter().map(bytes).max().unwrap_or(0);
@@ -193,7 +194,7 @@ impl Instance {
     }
 
     /// The device buffer behind an f32 buffer.
-    pub(super) fn f32(&self, id: BufferId) -> wgpu::Buffer {
+    pub(super) fn f32(&self, id: BufferId) -> Buffer {
         self.buffer(id).f32().clone()
     }
 
@@ -203,7 +204,7 @@ impl Instance {
     }
 
     /// The first `n` words of a buffer.
-    pub(super) async fn read(&self, buffer: &wgpu::Buffer, n: usize) -> Result<Vec<u32>> {
+    pub(super) async fn read(&self, buffer: &Buffer, n: usize) -> Result<Vec<u32>> {
         read_words(&self.gpu, Readback::Test, buffer, 0, n).await
     }
 }

@@ -11,7 +11,7 @@ use crate::cpu::pool::Pool;
 use crate::cpu::route::route;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::gpu::pipelines::MatMulForm;
+use crate::gpu::kernels::MatMulForm;
 use crate::plan::{Activation, BufferId, Op, Shape};
 use crate::quant::QuantType;
 

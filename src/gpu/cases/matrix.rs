@@ -7,7 +7,7 @@ use crate::cpu::matmul::{Activations, matmul};
 use crate::cpu::pool::Pool;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::gpu::pipelines::MatMulForm;
+use crate::gpu::kernels::MatMulForm;
 use crate::plan::{BufferId, Op, Shape};
 use crate::quant::QuantType;
 

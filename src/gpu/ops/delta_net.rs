@@ -1,8 +1,8 @@
 //! The steps of a gated delta net layer's operations.
 
 use super::Lowering;
+use crate::gpu::kernels::Kernel;
 use crate::gpu::params;
-use crate::gpu::pipelines::Kernel;
 use crate::gpu::recorder::Grid;
 use crate::plan::{BufferId, DeltaHeads, HeadOrder, Op};
 

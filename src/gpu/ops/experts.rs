@@ -1,8 +1,8 @@
 //! Steps of the operations on experts.
 
 use super::{Lowering, rows_a_group};
+use crate::gpu::kernels::Kernel;
 use crate::gpu::params;
-use crate::gpu::pipelines::Kernel;
 use crate::gpu::recorder::Grid;
 use crate::plan::{BufferId, Op};
 

@@ -1,5 +1,5 @@
 //! The command line: `blueshift run`, `batch`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `debug`,
-//! `synth`.
+//! `synth`. `blueshift-cuda` is the same with a CUDA driver built in.
 
 mod batch;
 mod bench;
@@ -12,6 +12,8 @@ mod run;
 mod synth;
 
 use clap::{Parser, Subcommand};
+
+pub use open::OpenCuda;
 
 /// Runs GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
 #[derive(Parser)]
@@ -47,7 +49,9 @@ enum Command {
     Synth(synth::Args),
 }
 
-fn main() {
+/// Runs the command line; `cuda` opens CUDA devices, which then are the default. Ends the process with 1 where a command fails.
+pub fn main(cuda: Option<OpenCuda>) {
+    open::offer_cuda(cuda);
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
         Command::Batch(args) => batch::main(args),

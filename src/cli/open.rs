@@ -1,22 +1,71 @@
 //! Opening models, shared by the commands.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
-use anyhow::Result;
-use blueshift::engine::{BackendChoice, Engine, LoadOptions};
-use blueshift::gguf::{self, GgufFile, Source};
-use blueshift::gpu::Gpu;
-use blueshift::model::load::{Progress, ProgressFn};
-use blueshift::plan::KvType;
+use crate::engine::{BackendChoice, Engine, LoadOptions};
+use crate::gguf::{self, GgufFile, Source};
+use crate::gpu::Gpu;
+use crate::model::load::{Progress, ProgressFn};
+use crate::plan::KvType;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Where to compute.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum BackendArg {
+    /// A GPU where there is one that computes rightly, else the CPU.
     Auto,
+    /// The CPU.
     Cpu,
+    /// A GPU through Vulkan, Metal or DX12.
     Wgpu,
+    /// An NVIDIA GPU through CUDA: by the program blueshift-cuda.
+    Cuda,
+}
+
+/// Opens a CUDA device: the first whose name contains the text, or the first one.
+pub type OpenCuda = fn(Option<&str>) -> crate::Result<Gpu>;
+
+static CUDA: OnceLock<Option<OpenCuda>> = OnceLock::new();
+
+/// Remembers how CUDA devices are opened.
+pub(super) fn offer_cuda(open: Option<OpenCuda>) {
+    CUDA.get_or_init(|| open);
+}
+
+/// The device that `backend` means; `None` where it is the CPU.
+pub(crate) fn open_gpu(backend: BackendArg, adapter: Option<&str>) -> Result<Option<Gpu>> {
+    let cuda = CUDA.get().copied().flatten();
+    match (backend, cuda) {
+        (BackendArg::Cpu, _) => Ok(None),
+        (BackendArg::Cuda | BackendArg::Auto, Some(open)) => Ok(Some(open(adapter)?)),
+        (BackendArg::Cuda, None) => hand_over(),
+        (BackendArg::Auto | BackendArg::Wgpu, _) => Ok(Some(pollster::block_on(Gpu::open(adapter))?)),
+    }
+}
+
+/// Whether a backend is CUDA, also where nobody said so.
+fn wants_cuda(backend: BackendArg) -> bool {
+    let has_cuda = CUDA.get().is_some_and(Option::is_some);
+    matches!(backend, BackendArg::Cuda) || has_cuda && matches!(backend, BackendArg::Auto)
+}
+
+/// The program with CUDA built in.
+const WITH_CUDA: &str = "blueshift-cuda";
+
+/// Runs the same command in the program that has CUDA: beside this one, or on the path. Ends the process.
+fn hand_over<T>() -> Result<T> {
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(WITH_CUDA)));
+    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| WITH_CUDA.into());
+    match std::process::Command::new(program).args(std::env::args_os().skip(1)).status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => bail!(
+            "the CUDA backend is the program {WITH_CUDA}, which is neither beside this one nor on the path ({error}): \
+             build it by `cargo build --release -p blueshift-native-cuda`"
+        ),
+    }
 }
 
 /// What keys and values are stored as.
@@ -56,7 +105,7 @@ pub(crate) struct ModelArgs {
 }
 
 /// A source for a path or a URL.
-async fn source(model: &str) -> blueshift::Result<Source> {
+async fn source(model: &str) -> crate::Result<Source> {
     if model.starts_with("http://") || model.starts_with("https://") {
         Source::http(model).await
     } else {
@@ -76,13 +125,18 @@ pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
 
 /// The same for `slots` sequences, on a GPU that is open already, if one is given.
 pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>, slots: usize) -> Result<Engine> {
+    let gpu = match gpu {
+        None if wants_cuda(args.backend) => open_gpu(args.backend, args.adapter.as_deref())?,
+        gpu => gpu,
+    };
     let file = open_file(&args.model)?;
     let (bar, progress) = shown_progress();
     let options = LoadOptions {
         backend: match args.backend {
-            BackendArg::Auto => BackendChoice::Auto,
+            backend if wants_cuda(backend) => BackendChoice::Gpu,
             BackendArg::Cpu => BackendChoice::Cpu,
-            BackendArg::Wgpu => BackendChoice::Wgpu,
+            BackendArg::Auto => BackendChoice::Auto,
+            BackendArg::Wgpu | BackendArg::Cuda => BackendChoice::Gpu,
         },
         n_ctx: args.ctx,
         kv: args.kv.into(),

@@ -1,10 +1,5 @@
-//! The kernels: which WGSL files make each, its bindings, and the compiled pipelines.
+//! The kernels, and which WGSL files make each.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-
-use super::device::Gpu;
-use crate::error::{Error, Result};
 use crate::plan::KvType;
 use crate::quant::QuantType;
 
@@ -15,7 +10,7 @@ pub(crate) const PREFILL_TILE: u32 = 8;
 
 /// Form of an operation's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Output {
+pub enum Output {
     /// f32, replaced.
     F32,
     /// f32, added to.
@@ -46,7 +41,7 @@ impl Output {
 
 /// How a matmul's work is spread over lanes; the bits are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum MatMulForm {
+pub enum MatMulForm {
     /// A lane a segment.
     Lanes,
     /// A lane a row.
@@ -97,27 +92,63 @@ impl MatMulForm {
 
 /// A kernel in one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kernel {
+pub enum Kernel {
+    /// Rows of the token embedding.
     Embed(QuantType),
+    /// RMS norm.
     RmsNorm(Output),
-    MatMul { kind: QuantType, tile: u32, form: MatMulForm },
+    /// Products of a matrix with rows of activations.
+    MatMul {
+        /// Format of the weights.
+        kind: QuantType,
+        /// Rows of activations a workgroup computes.
+        tile: u32,
+        /// How the work is spread.
+        form: MatMulForm,
+    },
+    /// Rotates queries and keys, appends keys and values to the cache.
     RopeAppend(KvType),
+    /// Partial results of attention.
     Attention(KvType),
+    /// Merges them.
     AttentionMerge(Output),
+    /// `activation(gate) * up`.
     GatedActivation(Output),
+    /// The delta net's convolution, norms and gates.
     DeltaPrepare,
-    DeltaRule { size: u32 },
+    /// The gated delta rule.
+    DeltaRule {
+        /// Values of a head.
+        size: u32,
+    },
+    /// The norm of its result, gated.
     GatedNorm(Output),
+    /// Picks experts.
     Route,
-    ExpertMatMul { kind: QuantType, form: MatMulForm },
+    /// Products with the matrices of the picked experts.
+    ExpertMatMul {
+        /// Format of the weights.
+        kind: QuantType,
+        /// How the work is spread.
+        form: MatMulForm,
+    },
+    /// Adds up the experts' results.
     CombineExperts,
+    /// Adds a gated vector.
     GatedAdd,
+    /// A plain draw: candidates of each workgroup.
     Sample,
+    /// Adjusts logits: masks, bans, biases, penalties, temperature.
     SampleAdjust,
+    /// Finds which ids stay in a draw.
     SampleFilter,
+    /// Draws among them.
     SampleKept,
+    /// Ends a draw: the token, the ring's word, the next state.
     SampleFinish,
+    /// Streaming reads, for measuring.
     StreamRead,
+    /// Nothing, for measuring.
     Empty,
 }
 
@@ -202,7 +233,7 @@ fn weights(kind: QuantType) -> String {
 
 impl Kernel {
     /// Every variant.
-    pub(crate) fn all() -> Vec<Kernel> {
+    pub fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::Sample, Kernel::SampleFinish];
         all.extend(KvType::ALL.into_iter().flat_map(|kv| [Kernel::RopeAppend(kv), Kernel::Attention(kv)]));
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
@@ -227,7 +258,7 @@ impl Kernel {
     }
 
     /// The operation's stem, as `Op::label`, with the helper kernels of an operation named after it.
-    pub(crate) fn stem(self) -> &'static str {
+    pub fn stem(self) -> &'static str {
         match self {
             Kernel::Embed(_) => "embed",
             Kernel::RmsNorm(_) => "rms_norm",
@@ -254,7 +285,7 @@ impl Kernel {
     }
 
     /// The variant's name, for example `matmul_q4_0_x8`.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         let stem = self.stem();
         match self {
             Kernel::Embed(kind) => format!("{stem}_{kind:?}").to_lowercase(),
@@ -317,125 +348,4 @@ impl Kernel {
 /// Name and text of every shader the backend may run.
 pub fn shader_sources() -> Vec<(String, String)> {
     Kernel::all().into_iter().map(|k| (k.name(), k.source())).collect()
-}
-
-/// A compiled kernel.
-#[derive(Debug, Clone)]
-pub(crate) struct Pipeline {
-    pub(crate) pipeline: wgpu::ComputePipeline,
-    pub(crate) layout: wgpu::BindGroupLayout,
-}
-
-/// A change to the text of every kernel of one stem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShaderPatch {
-    /// The kernels' stem, for example `matmul`.
-    pub stem: &'static str,
-    /// Text to replace.
-    pub from: &'static str,
-    /// What stands there instead.
-    pub to: &'static str,
-}
-
-impl ShaderPatch {
-    /// Fails where no kernel of the stem has the text.
-    pub(crate) fn check(&self) -> Result<()> {
-        let is_found = |kernel: Kernel| kernel.stem() == self.stem && kernel.source().contains(self.from);
-        match Kernel::all().into_iter().any(is_found) {
-            true => Ok(()),
-            false => Err(Error::BadOption {
-                option: "shader patch",
-                found: format!("{:?} in {:?}", self.from, self.stem),
-                expected: "text of a kernel of that stem",
-            }),
-        }
-    }
-
-    fn apply(&self, kernel: Kernel, source: String) -> String {
-        if kernel.stem() == self.stem { source.replace(self.from, self.to) } else { source }
-    }
-}
-
-/// Compiled kernels, by variant.
-#[derive(Debug)]
-pub(crate) struct Pipelines {
-    patch: Option<ShaderPatch>,
-    compiled: Mutex<HashMap<Kernel, Pipeline>>,
-}
-
-impl Pipelines {
-    /// None compiled yet; `patch` applies to all that will be.
-    pub(crate) fn new(patch: Option<ShaderPatch>) -> Self {
-        Pipelines { patch, compiled: Mutex::default() }
-    }
-
-    /// The compiled kernel; compiles it on its first use.
-    pub(crate) fn get(&self, gpu: &Gpu, kernel: Kernel) -> Pipeline {
-        let mut compiled = self.compiled.lock().unwrap_or_else(|e| e.into_inner());
-        let entry = compiled.entry(kernel);
-        entry.or_insert_with(|| compile(gpu.device(), kernel, self.source(kernel))).clone()
-    }
-
-    fn source(&self, kernel: Kernel) -> String {
-        match &self.patch {
-            Some(patch) => patch.apply(kernel, kernel.source()),
-            None => kernel.source(),
-        }
-    }
-}
-
-fn compile(device: &wgpu::Device, kernel: Kernel, source: String) -> Pipeline {
-    let name = kernel.name();
-    let entries: Vec<_> = bindings(&source).into_iter().map(layout_entry).collect();
-    let layout =
-        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&name), entries: &entries });
-    let descriptor =
-        wgpu::ShaderModuleDescriptor { label: Some(&name), source: wgpu::ShaderSource::Wgsl(source.into()) };
-    // A counter in every loop keeps drivers from unrolling them, which costs a sixth of a token's time.
-    let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
-    // SAFETY: every loop of these shaders counts towards a bound that it does not change, so all of them end. The other checks stay.
-    let module = unsafe { device.create_shader_module_trusted(descriptor, checks) };
-    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: Some(&name),
-        bind_group_layouts: &[Some(&layout)],
-        immediate_size: 0,
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(&name),
-        layout: Some(&pipeline_layout),
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions {
-            // No kernel reads workgroup memory it has not written.
-            zero_initialize_workgroup_memory: false,
-            ..Default::default()
-        },
-        cache: None,
-    });
-    Pipeline { pipeline, layout }
-}
-
-fn layout_entry((binding, ty): (u32, wgpu::BufferBindingType)) -> wgpu::BindGroupLayoutEntry {
-    wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
-        count: None,
-    }
-}
-
-/// The bindings a shader declares, each on a line of its own: `@group(0) @binding(N) var<...> name: type;`.
-fn bindings(source: &str) -> Vec<(u32, wgpu::BufferBindingType)> {
-    let declared = source.lines().filter_map(|line| line.strip_prefix("@group(0) @binding("));
-    declared
-        .filter_map(|rest| {
-            let (number, rest) = rest.split_once(')')?;
-            let ty = if rest.contains("var<uniform>") {
-                wgpu::BufferBindingType::Uniform
-            } else {
-                wgpu::BufferBindingType::Storage { read_only: !rest.contains("read_write") }
-            };
-            Some((number.parse().ok()?, ty))
-        })
-        .collect()
 }

@@ -1,13 +1,12 @@
 //! `blueshift debug`: the first operation whose bits differ between a device and the cpu backend.
 
-use anyhow::Result;
-use blueshift::chat::Message;
-use blueshift::engine::debug::{DebugOptions, DebugPrompt, find_difference};
-use blueshift::gpu::Gpu;
+use crate::chat::Message;
+use crate::engine::debug::{DebugOptions, DebugPrompt, find_difference};
+use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 
-use crate::open::{KvArg, open_file, shown_progress};
-use crate::run::print_now;
+use super::open::{BackendArg, KvArg, open_file, open_gpu, shown_progress};
+use super::run::print_now;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
@@ -19,6 +18,9 @@ pub(crate) struct Args {
     /// Take the text as it is, without the chat template.
     #[arg(long)]
     raw: bool,
+    /// Which kind of device to compare.
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: BackendArg,
     /// Part of the name of the adapter to use.
     #[arg(long)]
     adapter: Option<String>,
@@ -39,7 +41,9 @@ pub(crate) struct Args {
 /// Ends the process with 1 where a difference was found.
 pub(crate) fn main(args: Args) -> Result<()> {
     let file = open_file(&args.model)?;
-    let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
+    let Some(gpu) = open_gpu(args.backend, args.adapter.as_deref())? else {
+        bail!("a device is compared with the CPU: name another backend");
+    };
     let prompt = if args.raw {
         DebugPrompt::Raw(args.prompt)
     } else {

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, IsTerminal};
 
+use crate::chat::Message;
+use crate::engine::Engine;
 use anyhow::Result;
-use blueshift::chat::Message;
-use blueshift::engine::Engine;
 use clap::Args as ClapArgs;
 
-use crate::open::{ModelArgs, load};
-use crate::run::{SamplingArgs, SeedArg, answer, print_now};
+use super::open::{ModelArgs, load};
+use super::run::{SamplingArgs, SeedArg, answer, print_now};
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {

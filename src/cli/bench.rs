@@ -1,12 +1,11 @@
 //! `blueshift bench`: prefill and decode rates beside the device's floor.
 
+use crate::engine::{BatchBenchOptions, BenchOptions, BenchReport, SchedulerOptions, bench_batches};
 use anyhow::Result;
-use blueshift::engine::{BatchBenchOptions, BenchOptions, BenchReport, SchedulerOptions, bench_batches};
-use blueshift::gpu::Gpu;
 use clap::Args as ClapArgs;
 
-use crate::open::{ModelArgs, load, load_on};
-use crate::run::FlowArgs;
+use super::open::{ModelArgs, load, load_on, open_gpu};
+use super::run::FlowArgs;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
@@ -45,9 +44,11 @@ pub(crate) fn main(args: Args) -> Result<()> {
         return batches(&args);
     }
     let mut engine = if args.readback_delay > 0.0 {
-        let gpu = pollster::block_on(Gpu::open(args.model.adapter.as_deref()))?;
-        gpu.delay_readbacks(args.readback_delay);
-        load_on(&args.model, Some(gpu), 1)?
+        let gpu = open_gpu(args.model.backend, args.model.adapter.as_deref())?;
+        if let Some(gpu) = &gpu {
+            gpu.delay_readbacks(args.readback_delay);
+        }
+        load_on(&args.model, gpu, 1)?
     } else {
         load(&args.model)?
     };

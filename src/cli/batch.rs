@@ -1,13 +1,13 @@
 //! `blueshift batch`: several prompts, answered in the same steps.
 
+use crate::engine::backend::MAX_SLOTS;
+use crate::engine::{Completion, EventKind, GenerateOptions, Request, Scheduler, SchedulerOptions};
 use anyhow::{Result, ensure};
-use blueshift::engine::backend::MAX_SLOTS;
-use blueshift::engine::{Completion, EventKind, GenerateOptions, Request, Scheduler, SchedulerOptions};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use crate::open::{ModelArgs, load_on};
-use crate::run::AnswerArgs;
+use super::open::{ModelArgs, load_on};
+use super::run::AnswerArgs;
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {

@@ -1,15 +1,15 @@
 //! Commands that look and do not decode: `tokenize`, `inspect`, `selftest`, `adapters`.
 
+use crate::gguf::Value;
+use crate::gpu::list_adapters;
+use crate::gpu::selftest::{self, Covered};
+use crate::quant::QuantType;
+use crate::tokenizer::Tokenizer;
 use anyhow::{Context, Result, bail};
-use blueshift::gguf::Value;
-use blueshift::gpu::selftest::{self, Covered};
-use blueshift::gpu::{Gpu, list_adapters};
-use blueshift::quant::QuantType;
-use blueshift::tokenizer::Tokenizer;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use crate::open::open_file;
+use super::open::{BackendArg, open_file, open_gpu};
 
 #[derive(ClapArgs)]
 pub(crate) struct TokenizeArgs {
@@ -68,13 +68,18 @@ fn shown(value: &Value) -> String {
 
 #[derive(ClapArgs)]
 pub(crate) struct SelftestArgs {
+    /// Which kind of device to test.
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: BackendArg,
     /// Part of the name of the adapter to test.
     #[arg(long)]
     adapter: Option<String>,
 }
 
 pub(crate) fn selftest(args: SelftestArgs) -> Result<()> {
-    let gpu = pollster::block_on(Gpu::open(args.adapter.as_deref()))?;
+    let Some(gpu) = open_gpu(args.backend, args.adapter.as_deref())? else {
+        bail!("the self-test compares a GPU with the CPU");
+    };
     let report = pollster::block_on(selftest::run(&gpu, &QuantType::ALL, Covered::ALL))?;
     println!(
         "{}: {} in {:.1} ms",

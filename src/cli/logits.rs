@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 
-use crate::open::{ModelArgs, load};
+use super::open::{ModelArgs, load};
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {

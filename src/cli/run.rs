@@ -2,16 +2,16 @@
 
 use std::io::Write;
 
+use crate::chat::Message;
+use crate::engine::policy::RingSize;
+use crate::engine::{Engine, Finish, GenerateOptions, Policy};
+use crate::grammar::Grammar;
+use crate::sample::{Logprobs, Sampling};
 use anyhow::{Context, Result};
-use blueshift::chat::Message;
-use blueshift::engine::policy::RingSize;
-use blueshift::engine::{Engine, Finish, GenerateOptions, Policy};
-use blueshift::grammar::Grammar;
-use blueshift::sample::{Logprobs, Sampling};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use crate::open::{ModelArgs, load};
+use super::open::{ModelArgs, load};
 
 /// How tokens are drawn.
 #[derive(ClapArgs)]

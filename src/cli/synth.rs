@@ -2,9 +2,9 @@
 
 use std::io::BufWriter;
 
+use crate::micro::MicroModel;
+use crate::quant::QuantType;
 use anyhow::{Context, Result, bail};
-use blueshift::micro::MicroModel;
-use blueshift::quant::QuantType;
 use clap::Args as ClapArgs;
 
 #[derive(ClapArgs)]

@@ -1,0 +1,5 @@
+//! The command line, without CUDA.
+
+fn main() {
+    blueshift::cli::main(None);
+}

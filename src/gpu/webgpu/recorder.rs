@@ -1,0 +1,70 @@
+//! Command encoders: dispatches in as few compute passes as may be, copies between them.
+
+use std::sync::Arc;
+
+use super::timing::Watch;
+use super::{BoundStep, WebGpu};
+use crate::gpu::driver::{Bound, Buffer, Recorder, Submission, Submitted, Timed};
+use crate::gpu::tally::Tally;
+use crate::plan::Tag;
+
+/// Work being encoded.
+pub(super) struct Commands {
+    gpu: WebGpu,
+    encoder: wgpu::CommandEncoder,
+    /// The compute pass that is open, if one is.
+    pass: Option<wgpu::ComputePass<'static>>,
+    /// What times it, where something does.
+    watch: Option<Watch>,
+}
+
+impl Commands {
+    pub(super) fn new(gpu: &WebGpu, timed: Option<Timed>) -> Self {
+        let watch = timed.and_then(|timed| Watch::new(gpu, timed));
+        Commands { gpu: gpu.clone(), encoder: encoder(gpu), pass: None, watch }
+    }
+
+    fn submit_encoder(&mut self) -> wgpu::SubmissionIndex {
+        self.pass = None;
+        let recorded = std::mem::replace(&mut self.encoder, encoder(&self.gpu));
+        Tally::add(&self.gpu.inner.tally.submits, 1);
+        self.gpu.queue().submit([recorded.finish()])
+    }
+}
+
+impl Recorder for Commands {
+    fn dispatch(&mut self, step: &Bound, [x, y, z]: [u32; 3], tag: &Arc<Tag>) {
+        let step: &BoundStep = step.own();
+        let pass = self.pass.get_or_insert_with(|| match &mut self.watch {
+            Some(watch) => watch.begin_pass(&mut self.encoder),
+            None => self.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
+        });
+        pass.set_pipeline(&step.pipeline);
+        pass.set_bind_group(0, &step.bind_group, &[]);
+        pass.dispatch_workgroups(x, y, z);
+        if self.watch.as_mut().is_some_and(|watch| watch.dispatched(pass, tag)) {
+            self.pass = None;
+        }
+    }
+
+    fn copy(&mut self, from: &Buffer, from_offset: u64, to: &Buffer, to_offset: u64, bytes: u64) {
+        self.pass = None;
+        self.encoder.copy_buffer_to_buffer(from.own(), from_offset, to.own(), to_offset, bytes);
+    }
+
+    fn flush(&mut self) {
+        self.submit_encoder();
+    }
+
+    fn submit(mut self: Box<Self>) -> Submitted {
+        self.pass = None;
+        let recorded = self.watch.take().map(|watch| watch.resolve(&mut self.encoder));
+        let submission = self.submit_encoder();
+        let spans = recorded.map(|recorded| recorded.read(submission.clone()));
+        Submitted { submission: Submission::new(submission), spans }
+    }
+}
+
+fn encoder(gpu: &WebGpu) -> wgpu::CommandEncoder {
+    gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
