@@ -26,6 +26,12 @@ impl Key {
     }
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// A folder of compiled kernels. Where it cannot be read or written, kernels are compiled anew.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache {

@@ -6,6 +6,8 @@
 mod cache;
 mod compile;
 mod device;
+#[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
+mod emulator;
 mod errors;
 mod kernels;
 mod nvrtc;
@@ -13,5 +15,10 @@ mod variants;
 
 pub use compile::{CompileOptions, Compiler, compile};
 pub use device::Device;
+#[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
+pub use emulator::Emulator;
 pub use nvrtc::{Compiled, Nvrtc, Target};
 pub use variants::Variant;
+
+/// Largest part a buffer of weights or cache is split into: kernels count its bytes in 31 bits.
+pub(crate) const MAX_PART: u64 = (1 << 31) - 4096;

@@ -15,6 +15,9 @@ use crate::engine::backend::Timing;
 use crate::error::Result;
 use crate::plan::Tag;
 
+/// The engine's clock, by which drivers say when something was there.
+pub use crate::engine::clock::now_ms;
+
 /// Something that is there later.
 pub type Waiting<T> = Pin<Box<dyn Future<Output = T>>>;
 
