@@ -1,8 +1,6 @@
 //! From a variant to what the driver loads: compiled by NVRTC and kept on disk, or PTX from the build.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc;
 
 use blueshift::{Error, Result};
 
@@ -69,34 +67,6 @@ impl Compiler {
                 ),
             }),
         }
-    }
-
-    /// What the driver loads for each of several variants, which are compiled side by side.
-    ///
-    /// # Errors
-    /// Those of [`Compiler::image`], of the first variant that has one.
-    pub fn images(&self, variants: &[Variant]) -> Result<Vec<Vec<u8>>> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(variants.len());
-        let next = AtomicUsize::new(0);
-        let (send, receive) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let (send, next) = (send.clone(), &next);
-                scope.spawn(move || {
-                    while let Some((at, variant)) = {
-                        let at = next.fetch_add(1, Relaxed);
-                        variants.get(at).map(|v| (at, v))
-                    } {
-                        // The receiver outlives the threads.
-                        let _ = send.send((at, self.image(variant)));
-                    }
-                });
-            }
-        });
-        drop(send);
-        let mut images: Vec<_> = receive.into_iter().collect();
-        images.sort_by_key(|(at, _)| *at);
-        images.into_iter().map(|(_, image)| image).collect()
     }
 
     fn cached(&self, nvrtc: &Nvrtc, variant: &Variant, target: Target) -> Result<Vec<u8>> {

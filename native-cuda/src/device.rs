@@ -64,6 +64,34 @@ impl Device {
         Ok(device)
     }
 
+    /// Opens the first GPU whose name contains a text, in any case; without a text the first one.
+    ///
+    /// # Errors
+    /// Those of [`Device::open`], and `NoAdapter` with the names there are where none contains the text.
+    pub fn named(text: Option<&str>) -> Result<Self> {
+        let Some(text) = text else { return Self::open(0) };
+        let names = Self::names()?;
+        let wanted = text.to_lowercase();
+        match names.iter().position(|name| name.to_lowercase().contains(&wanted)) {
+            Some(number) => Self::open(number),
+            None => {
+                let reason = format!("no GPU's name contains {text:?}; found: {}", names.join(", "));
+                Err(Error::NoAdapter { reason })
+            }
+        }
+    }
+
+    /// The names of the GPUs that the driver has, by number.
+    ///
+    /// # Errors
+    /// `NoAdapter` where there is no driver or an old one.
+    pub fn names() -> Result<Vec<String>> {
+        start()?;
+        let n = result::device::get_count().map_err(|e| failed("counting GPUs", e))?;
+        let name = |number| result::device::get(number).and_then(result::device::get_name);
+        (0..n).map(|number| name(number).map_err(|e| failed("a GPU's name", e))).collect()
+    }
+
     /// The GPU's name.
     pub fn name(&self) -> &str {
         &self.context.name
@@ -82,6 +110,14 @@ impl Device {
     /// Bytes of its memory.
     pub fn total_bytes(&self) -> u64 {
         self.context.total_bytes
+    }
+
+    /// Whether it shares the host's memory.
+    pub(crate) fn is_integrated(&self) -> Result<bool> {
+        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED;
+        // SAFETY: the device was returned by the driver.
+        let integrated = unsafe { result::device::get_attribute(self.context.device, attribute) };
+        Ok(integrated.map_err(|e| failed("the GPU's kind", e))? != 0)
     }
 
     /// Bytes of its memory that are free, for every program on the machine.

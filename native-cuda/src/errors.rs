@@ -9,15 +9,6 @@ pub(crate) fn failed(what: &str, error: DriverError) -> Error {
     Error::Device { reason: format!("CUDA, {what}: {}", describe(error)) }
 }
 
-/// A failed allocation of `bytes`, of which the device has `free`.
-pub(crate) fn out_of_memory(what: &str, bytes: u64, free: Option<u64>, error: DriverError) -> Error {
-    let reason = match free {
-        Some(free) => format!("{}; {free} bytes are free", describe(error)),
-        None => describe(error),
-    };
-    Error::OutOfDeviceMemory { what: what.into(), bytes, reason }
-}
-
 /// Name and text of a driver's error.
 pub(crate) fn describe(error: DriverError) -> String {
     let text = |found: Result<&std::ffi::CStr, DriverError>| found.ok().map(|t| t.to_string_lossy().into_owned());

@@ -1,5 +1,7 @@
 //! The kernels' texts, embedded, and what each variant is compiled from.
 
+use blueshift::gpu::Kernel;
+
 use crate::variants::Variant;
 
 /// Names relative to `kernels/` and texts, sorted.
@@ -13,6 +15,12 @@ pub(crate) fn embedded_ptx(variant: &Variant) -> Option<&'static [u8]> {
 }
 
 impl Variant {
+    /// The variant that is a kernel; `None` where CUDA does not have it.
+    pub fn of(kernel: Kernel) -> Option<Variant> {
+        let name = kernel.name();
+        Variant::all().into_iter().find(|variant| variant.name == name)
+    }
+
     /// The name of its text.
     pub fn file(&self) -> String {
         format!("{}.cu", self.stem)

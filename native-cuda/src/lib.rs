@@ -6,15 +6,26 @@
 mod cache;
 mod compile;
 mod device;
+mod driver;
 #[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
 mod emulator;
 mod errors;
+mod graph;
 mod kernels;
+mod memory;
+mod modules;
 mod nvrtc;
+mod recorder;
+mod stream;
+mod uploads;
 mod variants;
+
+use blueshift::Result;
+use blueshift::gpu::Gpu;
 
 pub use compile::{CompileOptions, Compiler, compile};
 pub use device::Device;
+pub use driver::CudaDriver;
 #[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
 pub use emulator::Emulator;
 pub use nvrtc::{Compiled, Nvrtc, Target};
@@ -22,3 +33,12 @@ pub use variants::Variant;
 
 /// Largest part a buffer of weights or cache is split into: kernels count its bytes in 31 bits.
 pub(crate) const MAX_PART: u64 = (1 << 31) - 4096;
+
+/// Opens a GPU for the backend: the first whose name contains `name`, in any case, or the first one.
+///
+/// # Errors
+/// Those of [`Device::named`] and [`CudaDriver::new`].
+pub fn open(name: Option<&str>) -> Result<Gpu> {
+    let device = Device::named(name)?;
+    Ok(Gpu::new(CudaDriver::new(&device, &CompileOptions::default())?))
+}

@@ -11,7 +11,13 @@ fn device() -> Gpu {
 
 fn check(results: &[CaseResult]) {
     let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
-    assert!(failures.is_empty(), "{} of {} cases: {:#?}", failures.len(), results.len(), &failures[..failures.len().min(40)]);
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases: {:#?}",
+        failures.len(),
+        results.len(),
+        &failures[..failures.len().min(40)]
+    );
 }
 
 #[test]

@@ -100,7 +100,8 @@ impl Emulator {
 impl Step {
     fn run(&self, [x, y, z]: [u32; 3]) -> Result<(), String> {
         let launch = self.launch.ok_or("a kernel that CUDA does not have was dispatched")?;
-        let start = |buffer: &Buffer| buffer.own::<Memory>().at(0, 0).map_or(std::ptr::null_mut(), |at| at.as_ptr().cast());
+        let start =
+            |buffer: &Buffer| buffer.own::<Memory>().at(0, 0).map_or(std::ptr::null_mut(), |at| at.as_ptr().cast());
         let pointers: Vec<*mut c_void> = self.buffers.iter().map(start).collect();
         // SAFETY: the kernel's parameters and pointers are those of its interface, which tests compare with its twin's; the buffers are held
         // by this, and the emulator's lock keeps others away from them.
