@@ -89,8 +89,8 @@ pub struct DriverInfo {
     pub adapter: AdapterSummary,
     /// Whether it computes on the processor: work is then kept small.
     pub is_software: bool,
-    /// How matmuls spread their work.
-    pub matmul_form: MatMulForm,
+    /// How matmuls may spread their work; the first one is how they do.
+    pub matmul_forms: &'static [MatMulForm],
     /// Bytes one buffer of weights or cache may have.
     pub max_binding: u64,
     /// Whether it can time what it does.

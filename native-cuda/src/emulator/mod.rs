@@ -39,7 +39,7 @@ struct Inner {
 /// A kernel with its parameters and buffers.
 #[derive(Debug)]
 struct Step {
-    launch: Option<Launch>,
+    launch: Result<Launch, String>,
     params: Vec<u8>,
     /// By ascending binding.
     buffers: Vec<Buffer>,
@@ -71,7 +71,7 @@ impl Emulator {
             backend: "cuda",
             adapter,
             is_software: true,
-            matmul_form: MatMulForm::Lanes,
+            matmul_forms: &[MatMulForm::Lanes],
             max_binding: MAX_PART,
             has_timestamps: true,
         };
@@ -99,7 +99,7 @@ impl Emulator {
 
 impl Step {
     fn run(&self, [x, y, z]: [u32; 3]) -> Result<(), String> {
-        let launch = self.launch.ok_or("a kernel that CUDA does not have was dispatched")?;
+        let launch = self.launch.as_ref().map_err(String::clone)?;
         let start =
             |buffer: &Buffer| buffer.own::<Memory>().at(0, 0).map_or(std::ptr::null_mut(), |at| at.as_ptr().cast());
         let pointers: Vec<*mut c_void> = self.buffers.iter().map(start).collect();
@@ -149,7 +149,9 @@ impl Driver for Emulator {
     fn flush(&self) {}
 
     fn bind(&self, draft: &Draft, _uniforms: &Buffer, _slot: usize) -> Bound {
-        let launch = modules::all().get(&draft.kernel.name()).and_then(|launch| launch.as_ref().ok().copied());
+        let name = draft.kernel.name();
+        let missing = || Err(format!("the kernel {name} does not exist for CUDA"));
+        let launch = modules::all().get(&name).cloned().unwrap_or_else(missing);
         let mut bindings = draft.bindings.clone();
         bindings.sort_by_key(|(number, _)| *number);
         let buffers = bindings.into_iter().map(|(_, buffer)| buffer).collect();

@@ -17,7 +17,7 @@ pub(super) type Launch = unsafe extern "C" fn(u32, u32, u32, *const c_void, *con
 
 const FOLDER: &str = concat!(env!("OUT_DIR"), "/emulated");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-O2",
     // No product is fused with an addition.
@@ -26,6 +26,8 @@ const FLAGS: [&str; 8] = [
     "-shared",
     "-fPIC",
     "-Wall",
+    // `#pragma unroll` is for the GPU.
+    "-Wno-unknown-pragmas",
     "-DEMULATED",
 ];
 /// What every module is made of beside its kernel.

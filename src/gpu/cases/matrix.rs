@@ -39,7 +39,7 @@ pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> 
     for kind in QuantType::ALL {
         for case in CASES {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
-            for form in MatMulForm::ALL {
+            for &form in gpu.info().matmul_forms {
                 matmul_case(gpu, kind, form, &Case { k, ..case }, results).await?;
             }
             embed_case(gpu, kind, &Case { k, ..case }, results).await?;
