@@ -1,10 +1,7 @@
 // out[r, p, out_offset + j] = weight[expert[r, p] * n_rows + j] . x, a pick and `rows_a_group` rows of its expert a workgroup. A lane folds one
 // segment of one row; then one lane an output combines its segments by the tree of adjacent pairs.
-// Grid: [x, y, rows * n_used], x * y workgroups cover the rows of an expert.
-
-const TILE: u32 = 1u;
-const LANES: u32 = 256u;
-const MAX_ROWS: u32 = 16u;
+// Grid: [x, y, rows * n_used], x * y workgroups of LANES lanes cover the rows of an expert. LANES and MAX_ROWS are those of src/gpu/tiles.rs for a
+// TILE of 1, whose lanes fold one row.
 
 // [rows_a_group, 32]
 var<workgroup> sums: array<f32, MAX_ROWS * 32u>;
@@ -26,14 +23,13 @@ fn main(
     if local_row < params.rows_a_group && row < params.rows {
         var acc: array<f32, TILE>;
         fold(row, segment, x_of(pick), &acc);
-        let at = local_row * 32u;
-        sums[at + segment] = acc[0];
-        for (var s = segment + params.segments; s < 32u; s += params.segments) {
-            sums[at + s] = 0.0;
+        // Those past the last segment are zeros.
+        for (var s = segment; s < 32u; s += params.segments) {
+            sums[sum_at(local_row, s)] = select(0.0, acc[0], s == segment);
         }
     }
     workgroupBarrier();
     if lane < params.rows_a_group && part_row(pick, first + lane) < params.rows {
-        out[pick * params.out_width + params.out_offset + first + lane] = tree32(lane * 32u);
+        out[pick * params.out_width + params.out_offset + first + lane] = tree32(lane);
     }
 }

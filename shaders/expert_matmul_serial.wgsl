@@ -1,7 +1,6 @@
 // As expert_matmul.wgsl, with one lane for a whole row, as in matmul_serial.wgsl.
 // Grid: [x, y, rows * n_used], x * y workgroups of LANES rows cover the rows of an expert.
 
-const TILE: u32 = 1u;
 const LANES: u32 = 64u;
 
 @compute @workgroup_size(LANES)

@@ -318,6 +318,37 @@ fn both_backends_write_the_same_logits() {
 }
 
 #[test]
+fn parity_reports_are_equal_but_for_who_answered() {
+    if !common::has_adapter() {
+        return;
+    }
+    let path = model_file("parity");
+    let prompts = path.with_extension("txt");
+    std::fs::write(&prompts, "the thing\n\nanother one, and more of it\n").unwrap();
+    let report = |backend: &str| -> Value {
+        let args = ["parity", path.to_str().unwrap(), "--tokens", "9", "--backend", backend, "--prompts"];
+        serde_json::from_str(&succeeded(&[&args[..], &[prompts.to_str().unwrap()]].concat())).unwrap()
+    };
+    let (cpu, wgpu) = (report("cpu"), report("wgpu"));
+    assert_eq!(cpu["answers"].as_array().unwrap().len(), 2);
+    assert_eq!(cpu["answers"][1]["filtered"].as_array().unwrap().len(), 9);
+    assert_ne!(cpu["answers"][0]["logits"], cpu["answers"][1]["logits"]);
+    assert_eq!((&cpu["backend"], &wgpu["backend"]), (&"cpu".into(), &"wgpu".into()));
+    assert_eq!(cpu["answers"], wgpu["answers"]);
+}
+
+/// CUDA is another program's: where that is missing, what to do is said.
+#[test]
+fn cuda_is_handed_over() {
+    let path = model_file("cuda");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blueshift"));
+    let out =
+        command.args(["run", path.to_str().unwrap(), "-p", "x", "--backend", "cuda"]).env("PATH", "").output().unwrap();
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && error.contains("blueshift-cuda"), "{error}");
+}
+
+#[test]
 fn tokenize_and_inspect_describe_the_file() {
     let path = model_file("tokenize");
     let path = path.to_str().unwrap();

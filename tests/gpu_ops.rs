@@ -2,7 +2,7 @@
 
 mod common;
 
-use blueshift::gpu::cases::{CaseResult, run_case_tables, run_expert_cases, run_random_settings};
+use blueshift::gpu::cases::{CaseResult, run_case_tables, run_expert_cases, run_matrix_cases, run_random_settings};
 use blueshift::gpu::{Gpu, ShaderPatch, shader_sources};
 use blueshift::quant::QuantType;
 
@@ -130,6 +130,28 @@ fn faults_in_the_experts_are_found() {
     all_are_seen(&faults, |gpu, stem| {
         let mut results = Vec::new();
         pollster::block_on(run_expert_cases(gpu, &[QuantType::Q4_0], &mut results))
+            .expect("the device runs every case");
+        results.iter().any(|case| !case.equal && case.op == stem)
+    });
+}
+
+/// Lanes that fold several rows, where the matrix or its part ends within them.
+#[test]
+fn faults_in_the_products_are_found() {
+    if device().is_none() {
+        return;
+    }
+    let faults = [
+        ("matmul", "block_of(min(row + j, params.rows - 1u)", "block_of(row"),
+        ("matmul", "weights4(min(row + j, params.rows - 1u)", "weights4(row"),
+        ("matmul", "if AHEAD > 1u", "if false"),
+        ("matmul", "lane / params.segments * ROWS", "lane / params.segments"),
+        ("matmul", "first_row + j < params.rows && row_runs", "row_runs"),
+        ("matmul", "select(0.0, acc[j * TILE + r], s == segment)", "acc[j * TILE + r]"),
+    ];
+    all_are_seen(&faults, |gpu, stem| {
+        let mut results = Vec::new();
+        pollster::block_on(run_matrix_cases(gpu, &[QuantType::Q4_0, QuantType::F16], &mut results))
             .expect("the device runs every case");
         results.iter().any(|case| !case.equal && case.op == stem)
     });

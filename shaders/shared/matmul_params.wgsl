@@ -7,7 +7,7 @@ struct Params {
     blocks: u32,
     segments: u32,
     segment_len: u32,
-    // Rows a workgroup computes: in matmul.wgsl at most MAX_ROWS, and rows_a_group * segments at most 256; in
+    // Rows a workgroup computes: in matmul.wgsl a multiple of ROWS, at most MAX_ROWS, and rows_a_group / ROWS * segments at most LANES; in
     // matmul_serial.wgsl LANES.
     rows_a_group: u32,
     // Column of the first row's result, columns of `out`.

@@ -1,5 +1,5 @@
-//! The command line: `blueshift run`, `batch`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `bench`, `debug`,
-//! `synth`. `blueshift-cuda` is the same with a CUDA driver built in.
+//! The command line: `blueshift run`, `batch`, `chat`, `tokenize`, `inspect`, `selftest`, `adapters`, `logits`, `parity`, `bench`,
+//! `debug`, `synth`. `blueshift-cuda` is the same with a CUDA driver built in.
 
 mod batch;
 mod bench;
@@ -8,6 +8,7 @@ mod debug;
 mod info;
 mod logits;
 mod open;
+mod parity;
 mod run;
 mod synth;
 
@@ -41,6 +42,8 @@ enum Command {
     Adapters(info::AdaptersArgs),
     /// Write raw logits.
     Logits(logits::Args),
+    /// Print checksums of logits and the ids drawn, for comparing backends.
+    Parity(parity::Args),
     /// Measure prefill and decode.
     Bench(bench::Args),
     /// Compare a device with the cpu backend, operation by operation, and name the first one whose bits differ.
@@ -61,6 +64,7 @@ pub fn main(cuda: Option<OpenCuda>) {
         Command::Selftest(args) => info::selftest(args),
         Command::Adapters(args) => info::adapters(args),
         Command::Logits(args) => logits::main(args),
+        Command::Parity(args) => parity::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Debug(args) => debug::main(args),
         Command::Synth(args) => synth::main(args),

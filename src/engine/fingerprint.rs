@@ -20,7 +20,8 @@ impl Hash64 {
         Hash64(0xcbf2_9ce4_8422_2325)
     }
 
-    fn word(&mut self, word: u64) {
+    /// Adds a word.
+    pub(super) fn word(&mut self, word: u64) {
         // The shift brings the high bits down, which a product alone never does.
         self.0 = (self.0 ^ word).wrapping_mul(0x100_0000_01b3);
         self.0 ^= self.0 >> 32;

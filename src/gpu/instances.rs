@@ -3,11 +3,11 @@
 use super::buffers::Allocator;
 use super::device::Gpu;
 use super::driver::Usage;
-use super::kernels::{PREFILL_TILE, TILES};
 use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::recorder::Step;
 use super::sampler::Sampler;
 use super::sequence::Sequence;
+use super::tiles::{PREFILL_TILE, TILES};
 use super::weights::GpuWeights;
 use crate::engine::backend::Capacity;
 use crate::error::Result;

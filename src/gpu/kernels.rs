@@ -1,12 +1,8 @@
 //! The kernels, and which WGSL files make each.
 
+use super::tiles::{Cut, EXPERT_TILE, TILES};
 use crate::plan::KvType;
 use crate::quant::QuantType;
-
-/// Rows of x a matmul workgroup computes: a chunk of a prompt the most, decoding as few as hold all rows.
-pub(crate) const TILES: [u32; 4] = [1, 2, 4, 8];
-/// The largest tile.
-pub(crate) const PREFILL_TILE: u32 = 8;
 
 /// Form of an operation's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,11 +76,20 @@ impl MatMulForm {
         }
     }
 
-    /// How a segment of a row of a format is folded.
-    fn fold(self, kind: QuantType) -> String {
+    /// The constants of a tile.
+    fn constants(self, tile: u32) -> String {
+        match self {
+            MatMulForm::Lanes => Cut::of(tile).constants(),
+            MatMulForm::Serial => format!("const TILE: u32 = {tile}u;\nconst ROWS: u32 = 1u;\n"),
+        }
+    }
+
+    /// How a segment of rows of a format is folded.
+    fn fold(self, kind: QuantType, tile: u32) -> String {
         match (kind.is_quantised(), self) {
             (false, _) => FOLD_FLOAT.into(),
-            (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
+            (true, MatMulForm::Lanes) if Cut::of(tile).lane_rows == 1 => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
+            (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_ROWS].concat(),
             (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
         }
     }
@@ -169,6 +174,7 @@ const PLANES: &str = include_str!("../../shaders/shared/planes.wgsl");
 const BLOCKS: &str = include_str!("../../shaders/shared/blocks.wgsl");
 const FOLD_Q8: &str = include_str!("../../shaders/shared/fold_q8.wgsl");
 const FOLD_Q8_AHEAD: &str = include_str!("../../shaders/shared/fold_q8_ahead.wgsl");
+const FOLD_Q8_ROWS: &str = include_str!("../../shaders/shared/fold_q8_rows.wgsl");
 const FOLD_Q8_SERIAL: &str = include_str!("../../shaders/shared/fold_q8_serial.wgsl");
 const FOLD_FLOAT: &str = include_str!("../../shaders/shared/fold_float.wgsl");
 const MATMUL_PARAMS: &str = include_str!("../../shaders/shared/matmul_params.wgsl");
@@ -307,13 +313,13 @@ impl Kernel {
             Kernel::Embed(kind) => [EXACT, STATE, RUNNING, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, STATE, RUNNING, POSITION, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile, form } => {
-                let tile = format!("const TILE: u32 = {tile}u;\n");
-                let shared = [&tile, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind)].concat();
-                [&shared, &form.fold(kind), form.tree(), form.source()].concat()
+                let shared = [&form.constants(tile), EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind)].concat();
+                [&shared, &form.fold(kind, tile), form.tree(), form.source()].concat()
             }
             Kernel::ExpertMatMul { kind, form } => {
-                let shared = [EXACT, STATE, RUNNING, EXPERT_MATMUL_PARAMS, &weights(kind)].concat();
-                [&shared, &form.fold(kind), form.tree(), form.expert_source()].concat()
+                let constants = form.constants(EXPERT_TILE);
+                let shared = [&constants, EXACT, STATE, RUNNING, EXPERT_MATMUL_PARAMS, &weights(kind)].concat();
+                [&shared, &form.fold(kind, EXPERT_TILE), form.tree(), form.expert_source()].concat()
             }
             Kernel::Route => [EXACT, STATE, RUNNING, ORDER, ROUTE].concat(),
             Kernel::CombineExperts => [EXACT, STATE, RUNNING, COMBINE_EXPERTS].concat(),

@@ -26,6 +26,7 @@ mod sampler;
 pub mod selftest;
 mod sequence;
 mod tally;
+mod tiles;
 mod timing;
 mod webgpu;
 mod weights;

@@ -8,21 +8,19 @@ use bytemuck::{Pod, bytes_of};
 
 use super::buffers::Allocator;
 use super::device::Gpu;
-use super::kernels::{Kernel, MatMulForm, Output, PREFILL_TILE, TILES};
+use super::kernels::{Kernel, MatMulForm, Output};
 use super::params::{self, SLOT};
 use super::recorder::{Grid, Step, visible_units};
 use super::sampler::Bound;
 use super::sequence::Sequence;
+use super::tiles::{Cut, PREFILL_TILE, TILES};
 use super::weights::GpuWeights;
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
 use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
 use crate::quant::PlaneLayout;
 
-/// Rows of a weight one matmul workgroup computes at most: `MAX_ROWS` of the shader.
-const MAX_ROWS_A_GROUP: usize = 16;
-/// Lanes of a matmul workgroup: `LANES` of `matmul.wgsl` and of `matmul_serial.wgsl`.
-const MATMUL_LANES: usize = 256;
+/// Lanes of a matmul workgroup, each with a row: `LANES` of `matmul_serial.wgsl`.
 const SERIAL_LANES: usize = 64;
 /// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
 const MAX_HEAD_DIM: usize = 256;
@@ -371,7 +369,7 @@ impl<'a> Lowering<'a> {
         let layout = &matrix.layout;
         let (tile, form) = (self.spread.tile, self.form);
         let by_slot = u32::from(self.in_head && out_id == self.plan.logits);
-        let rows_a_group = rows_a_group(form, layout);
+        let rows_a_group = rows_a_group(form, tile, layout);
         let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
@@ -525,9 +523,9 @@ impl<'a> Lowering<'a> {
 }
 
 /// Rows of a weight one matmul workgroup computes.
-fn rows_a_group(form: MatMulForm, layout: &PlaneLayout) -> usize {
+fn rows_a_group(form: MatMulForm, tile: u32, layout: &PlaneLayout) -> usize {
     match form {
-        MatMulForm::Lanes => (MATMUL_LANES / layout.segments.count).min(MAX_ROWS_A_GROUP),
+        MatMulForm::Lanes => Cut::of(tile).rows_a_group(layout),
         MatMulForm::Serial => SERIAL_LANES,
     }
 }

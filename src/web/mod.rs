@@ -103,6 +103,16 @@ impl Model {
         Ok(json::write(&report))
     }
 
+    /// What this backend answers, for comparing it with others: `options` is a [`engine::ParityOptions`], the result a
+    /// [`engine::ParityReport`], both as JSON.
+    ///
+    /// # Errors
+    /// Whatever [`Engine::parity`] reports, as a JavaScript `Error`.
+    pub async fn parity(&mut self, options: String) -> Result<String, JsValue> {
+        let report = self.runner.alone().map_err(to_js)?.parity(&json::read(&options)?).await.map_err(to_js)?;
+        Ok(json::write(&report))
+    }
+
     /// Tells where the time of a made-up answer goes: `options` is a [`engine::ProfileOptions`], the result a [`engine::Profile`], both as
     /// JSON. The cache is empty afterwards.
     ///

@@ -5,9 +5,8 @@
 
 import { parseArgs } from 'node:util';
 
-import { launch, waitForAdapter } from './browser.mjs';
+import { askEngine } from './engine.mjs';
 import { smollm2 } from './places.mjs';
-import { startServer } from './server.mjs';
 
 const text = (value) => ({ type: 'string', ...(value === undefined ? {} : { default: value }) });
 const { values } = parseArgs({
@@ -26,47 +25,15 @@ const { values } = parseArgs({
   },
 });
 const number = (name) => (values[name] === undefined ? null : Number.parseInt(values[name], 10));
-const request = {
-  url: `models/${values.model}`,
+const report = await askEngine({
+  model: values.model,
+  adapter: values.adapter,
   load: { backend: values.backend, contextLength: number('ctx') },
-  bench: {
+  method: 'bench',
+  options: {
     ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),
     in_flight: number('in-flight'),
     profile: values.profile,
   },
-};
-
-const server = await startServer();
-const browser = await launch(values.adapter);
-const page = await browser.newPage();
-page.setDefaultTimeout(0);
-await page.goto(`${server.address}blank`);
-if (values.backend === 'wgpu') await waitForAdapter(page);
-const report = await page.evaluate(async ({ url, load, bench }) => {
-  const code = `
-    import init, { Model } from '${location.origin}/blueshift/wasm/blueshift.js';
-    onmessage = async ({ data: { url, load, bench } }) => {
-      try {
-        await init();
-        const start = performance.now();
-        const model = await Model.from_url(url, JSON.stringify(load), () => {});
-        const load_ms = performance.now() - start;
-        postMessage({ report: { ...JSON.parse(await model.bench(JSON.stringify(bench))), load_ms } });
-      } catch (error) {
-        postMessage({ error: String(error) });
-      }
-    };`;
-  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })), { type: 'module' });
-  worker.postMessage({ url: new URL(url, `${location.origin}/`).href, load, bench });
-  return new Promise((resolve) => {
-    worker.onmessage = ({ data }) => resolve(data);
-    worker.onerror = (event) => resolve({ error: event.message });
-  });
-}, request);
-await browser.close();
-server.stop();
-if (report.error) {
-  console.error(report.error);
-  process.exit(1);
-}
-console.log(JSON.stringify(report.report));
+});
+console.log(JSON.stringify(report));

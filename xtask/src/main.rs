@@ -4,6 +4,7 @@ mod check;
 mod cuda;
 mod demo;
 mod models;
+mod parity;
 mod run;
 mod serve;
 mod system;
@@ -58,6 +59,21 @@ enum Command {
         #[arg(long)]
         no_open: bool,
     },
+    /// Asks every backend of this machine (cpu, wgpu, headless Chromium, cuda) the same and compares the bits of logits and ids.
+    Parity {
+        /// A GGUF file.
+        #[arg(long)]
+        model: PathBuf,
+        /// A file with a prompt a line; by default three of the tests'.
+        #[arg(long)]
+        prompts: Option<PathBuf>,
+        /// Tokens drawn after each prompt, in each way of drawing.
+        #[arg(long, default_value_t = 256)]
+        tokens: usize,
+        /// Chromium's adapter: hw or sw.
+        #[arg(long, default_value = "hw", value_parser = ["hw", "sw"])]
+        adapter: String,
+    },
     /// Installs what is missing (on Debian as root) and runs every check: format, lints, docs, native, wasm and browser tests.
     Test,
 }
@@ -78,6 +94,9 @@ fn perform(command: Command) -> Result<()> {
         Command::FetchModels { which, dir } => models::fetch(which, &models::folder(dir)?),
         Command::Serve { port, dir } => demo::serve(port, &models::folder(dir)?, false),
         Command::Demo { port, no_open } => demo::demo(port, !no_open),
+        Command::Parity { model, prompts, tokens, adapter } => {
+            parity::parity(&parity::Options { model, prompts, tokens, adapter })
+        }
         Command::Test => check::all(),
     }
 }

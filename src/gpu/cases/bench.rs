@@ -3,11 +3,12 @@
 use super::super::buffers::{Allocator, write};
 use super::super::device::Gpu;
 use super::super::driver::{Buffer, Usage};
-use super::super::kernels::{MatMulForm, PREFILL_TILE};
+use super::super::kernels::MatMulForm;
 use super::super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::super::params::{RowEntry, RowsHeader, State, state_at};
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
+use super::super::tiles::PREFILL_TILE;
 use super::super::weights::GpuWeights;
 use super::super::words::read_words;
 use bytemuck::Zeroable;
@@ -29,6 +30,8 @@ pub(super) struct Bench {
     pub(super) weights: GpuWeights,
     /// How matmuls spread their work.
     pub(super) form: MatMulForm,
+    /// Rows of x a matmul workgroup computes, in instances of several rows.
+    pub(super) tile: u32,
     n_weights: u32,
 }
 
@@ -69,7 +72,8 @@ impl Bench {
             weights: Vec::new(),
             n_vocab: 1,
         };
-        Bench { gpu: gpu.clone(), plan, weights: GpuWeights::new(gpu), form: gpu.matmul_form(), n_weights: 0 }
+        let weights = GpuWeights::new(gpu);
+        Bench { gpu: gpu.clone(), plan, weights, form: gpu.matmul_form(), tile: PREFILL_TILE, n_weights: 0 }
     }
 
     pub(super) fn layer(&mut self, rope: RopeTable, shape: KvShape) {
@@ -121,7 +125,7 @@ impl Table {
     pub(super) async fn instance(&mut self, rows: usize, lists: &[&[Op]]) -> Result<Instance> {
         let Table { bench, sequence, allocator } = self;
         let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
-        let spread = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK };
+        let spread = if rows == 1 { Spread::SINGLE } else { Spread { tile: bench.tile, ..Spread::CHUNK } };
         let tokens = match rows {
             1 => sequence.tokens.clone(),
             _ => allocator.buffer("tokens", (rows * 4) as u64, Usage::Storage),

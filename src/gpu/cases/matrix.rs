@@ -5,11 +5,11 @@ use super::elementwise::quantise;
 use super::{CaseResult, Fill, bits};
 use crate::cpu::matmul::{Activations, matmul};
 use crate::cpu::pool::Pool;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::gpu::kernels::MatMulForm;
 use crate::plan::{BufferId, Op, Shape};
-use crate::quant::QuantType;
+use crate::quant::{PlaneLayout, QuantType};
 
 struct Case {
     /// Weights a row; formats of 256-blocks take it times eight.
@@ -18,25 +18,48 @@ struct Case {
     n: usize,
     /// Rows of activations.
     rows: usize,
-    /// Bytes of a part, where the matrix is to be split.
-    max_part: Option<u64>,
+    /// Rows of x a matmul workgroup computes.
+    tile: u32,
+    /// Rows of a part, where the matrix is to be split.
+    part_rows: Option<usize>,
 }
 
-const CASES: [Case; 6] = [
+impl Case {
+    /// Bytes of a part of a matrix of a format.
+    fn max_part(&self, kind: QuantType) -> Result<Option<u64>> {
+        let layout = PlaneLayout::new(kind, self.k).map_err(|reason| Error::Device { reason })?;
+        // The quants are the largest plane.
+        Ok(self.part_rows.map(|rows| (rows * layout.quants_stride) as u64))
+    }
+}
+
+const CASES: [Case; 12] = [
     // one block, more rows than a workgroup has
-    Case { k: 32, n: 17, rows: 1, max_part: None },
-    Case { k: 96, n: 5, rows: 3, max_part: None },
+    Case { k: 32, n: 17, rows: 1, tile: 1, part_rows: None },
+    Case { k: 96, n: 5, rows: 3, tile: 8, part_rows: None },
     // 18 segments of one block; two tiles, the second not full
-    Case { k: 576, n: 33, rows: 9, max_part: None },
+    Case { k: 576, n: 33, rows: 9, tile: 8, part_rows: None },
     // 37 blocks: padded segments
-    Case { k: 1184, n: 20, rows: 1, max_part: None },
+    Case { k: 1184, n: 20, rows: 1, tile: 1, part_rows: None },
     // 24 segments of two blocks, several parts
-    Case { k: 1536, n: 50, rows: 2, max_part: Some(60_000) },
-    Case { k: 2048, n: 40, rows: 1, max_part: None },
+    Case { k: 1536, n: 50, rows: 2, tile: 8, part_rows: Some(9) },
+    Case { k: 2048, n: 40, rows: 1, tile: 1, part_rows: None },
+    // Lanes that fold several rows, the last of them with fewer: segments of one block, of two (the last ones padded), and of three (a lane loads two
+    // ahead).
+    Case { k: 32, n: 67, rows: 8, tile: 8, part_rows: None },
+    Case { k: 1184, n: 35, rows: 2, tile: 2, part_rows: Some(17) },
+    Case { k: 576, n: 39, rows: 3, tile: 4, part_rows: None },
+    Case { k: 1184, n: 35, rows: 4, tile: 4, part_rows: Some(17) },
+    Case { k: 3072, n: 38, rows: 6, tile: 4, part_rows: Some(35) },
+    Case { k: 3072, n: 23, rows: 7, tile: 8, part_rows: Some(18) },
 ];
 
-pub(super) async fn run(gpu: &Gpu, results: &mut Vec<CaseResult>) -> Result<()> {
-    for kind in QuantType::ALL {
+/// Runs the table for formats of `kinds`.
+///
+/// # Errors
+/// Whatever the device fails with; a difference is a result, not an error.
+pub async fn run_matrix_cases(gpu: &Gpu, kinds: &[QuantType], results: &mut Vec<CaseResult>) -> Result<()> {
+    for &kind in kinds {
         for case in CASES {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
             for &form in gpu.info().matmul_forms {
@@ -55,14 +78,14 @@ async fn matmul_case(
     case: &Case,
     results: &mut Vec<CaseResult>,
 ) -> Result<()> {
-    let &Case { k, n, rows, max_part } = case;
+    let &Case { k, n, rows, tile, .. } = case;
     let (x, out, sum) = (BufferId(0), BufferId(1), BufferId(2));
     // The result goes to the middle of a wider row.
     let (offset, width) = (3, n + 5);
     let input = if kind.is_quantised() { Shape::q8(k) } else { Shape::f32(k) };
     let mut bench = Bench::new(gpu, vec![input, Shape::f32(width), Shape::f32(width)]);
-    bench.form = form;
-    bench.weights.set_max_part(max_part);
+    (bench.form, bench.tile) = (form, tile);
+    bench.weights.set_max_part(case.max_part(kind)?);
     let (weight, matrix) = bench.matrix(kind, n, k)?;
     let op = |out, accumulate| Op::MatMul { weight, x, out, out_offset: offset, accumulate };
     let mut table = bench.table(1).await?;
@@ -86,18 +109,18 @@ async fn matmul_case(
         let mut wanted = old.clone();
         matmul(&matrix, activations, accumulate, &mut wanted, width, offset, &Pool::serial());
         let found = instance.words(buffer, rows).await?;
-        let case = format!("{kind:?}, {form:?}, {rows} x {k} x {n}, {name}");
+        let case = format!("{kind:?}, {form:?}, {rows} x {k} x {n}, tiles of {tile}, {name}");
         results.push(CaseResult::compare("matmul", case, &found, &bits(&wanted)));
     }
     Ok(())
 }
 
 async fn embed_case(gpu: &Gpu, kind: QuantType, case: &Case, results: &mut Vec<CaseResult>) -> Result<()> {
-    let &Case { k, n, rows, max_part } = case;
+    let &Case { k, n, rows, .. } = case;
     let (plain, scaled) = (BufferId(0), BufferId(1));
     let scale = (k as f32).sqrt();
     let mut bench = Bench::new(gpu, vec![Shape::f32(k); 2]);
-    bench.weights.set_max_part(max_part);
+    bench.weights.set_max_part(case.max_part(kind)?);
     let (weight, matrix) = bench.matrix(kind, n, k)?;
     let op = |out, scale| Op::Embed { weight, out, scale };
     let mut table = bench.table(1).await?;

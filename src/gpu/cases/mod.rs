@@ -10,6 +10,7 @@ mod matrix;
 mod sample;
 
 pub use experts::run_expert_cases;
+pub use matrix::run_matrix_cases;
 pub use sample::run_random_settings;
 
 use super::device::Gpu;
@@ -48,7 +49,7 @@ impl CaseResult {
 pub async fn run_case_tables(gpu: &Gpu) -> Result<Vec<CaseResult>> {
     let mut results = Vec::new();
     elementwise::run(gpu, &mut results).await?;
-    matrix::run(gpu, &mut results).await?;
+    run_matrix_cases(gpu, &QuantType::ALL, &mut results).await?;
     run_expert_cases(gpu, &QuantType::ALL, &mut results).await?;
     attention::run(gpu, &mut results).await?;
     delta_net::run(gpu, &mut results).await?;
