@@ -1,13 +1,18 @@
 // A kernel as a shared library:
-//   g++ -std=c++17 -O2 -ffp-contract=off -fvisibility=hidden -shared -fPIC -DEMULATED -DKERNEL='"matmul.cu"' <variant's macros>
-//       -I kernels emulator/module.cpp -o matmul.so
+//   g++ -std=c++17 -O2 -ffp-contract=off -shared -fPIC -DEMULATED -DKERNEL='"matmul.cu"' <variant's macros> -I kernels
+//       emulator/module.cpp -o matmul.so
 // A kernel defines LANES, the threads of a block, and kernel_main(params, pointers...).
 #include <mutex>
 #include <utility>
 
+#include "fibers.hpp"
+
+// What a kernel keeps in static memory is its module's alone, also inside inline functions.
+#pragma GCC visibility push(hidden)
 #include "cuda.hpp"
 
 #include KERNEL
+#pragma GCC visibility pop
 
 namespace launch {
 
@@ -33,7 +38,8 @@ static std::mutex one;
 
 } // namespace launch
 
-// Runs the kernel's blocks one after another. `params` points to the bytes of its Params; `pointers` are its other arguments.
+// Runs the kernel's blocks one after another. `params` points to the bytes of its Params; `pointers` are its other arguments, at
+// multiples of 16 bytes.
 extern "C" __attribute__((visibility("default"))) void emulated_launch(
     unsigned x, unsigned y, unsigned z, const void* params, void* const* pointers) {
     std::lock_guard<std::mutex> lock(launch::one);

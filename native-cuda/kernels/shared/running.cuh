@@ -4,7 +4,9 @@
 #include "shared/state.cuh"
 
 __device__ inline unsigned row_slot(const Batch* batch, unsigned row) {
-    return batch->rows[batch->chunk == 1 ? 0 : row].slot;
+    // Both entries are loaded, so that neither waits for `chunk`.
+    const unsigned first = batch->rows[0].slot, own = batch->rows[row % 64].slot;
+    return batch->chunk == 1 ? first : own;
 }
 
 // Whether the row has ended: it then does no work.
