@@ -1,5 +1,5 @@
-// out[r, out_offset + j] = weight[j] . x[r] (+ the old value), TILE rows of x a block, `rows_a_group` rows of the weight. A lane folds one
-// segment of one row; then a warp combines the segments of a row by the tree of adjacent pairs.
+// out[r, out_offset + j] = weight[j] . x[r] (+ the old value), TILE rows of x a block, `rows_a_group` rows of the weight, as many at a time as
+// there are lanes for. A lane folds one segment of one row; then a warp combines the segments of a row by the tree of adjacent pairs.
 // Grid: [x, y, ceil(x rows / TILE)], x * y blocks cover the rows.
 // Macros: TILE (a power of two, at most 32), QUANT_<format>.
 #include "shared/matmul_params.cuh"
@@ -7,7 +7,8 @@
 #include "shared/tree32.cuh"
 
 constexpr unsigned LANES = 256;
-constexpr unsigned MAX_ROWS = 16;
+// The largest `rows_a_group`: that of src/gpu/tiles.rs.
+constexpr unsigned MAX_ROWS = TILE == 4 ? 32 : 16;
 
 // Sums up a row of the weight for TILE rows of x: all lanes of a warp call it, each with its segment's part or +0.
 __device__ inline void finish(
@@ -38,26 +39,29 @@ extern "C" __global__ __launch_bounds__(LANES, TILE == 1 ? 3 : 2) void kernel_ma
         x_rows[r] = min(first_x + r, batch->n_rows - 1);
     }
     const unsigned n_rows = min(params.rows_a_group, params.rows - first_row);
-    const unsigned local_row = threadIdx.x / params.segments;
+    const unsigned rows_at_a_time = LANES / params.segments;
     const unsigned segment = threadIdx.x % params.segments;
-    float parts[TILE] = {};
-    if (local_row < n_rows) {
-        fold({params, quants, planes}, X_VALUES, first_row + local_row, segment, x_rows, parts);
-    }
     if (params.segments == 32) {
         // A warp's lanes are the segments of a row.
-        if (warp < n_rows) {
-            finish(params, batch, out, first_row + warp, first_x, parts, lane);
+        for (unsigned j = warp; j < n_rows; j += rows_at_a_time) {
+            float parts[TILE] = {};
+            fold({params, quants, planes}, X_VALUES, first_row + j, segment, x_rows, parts);
+            finish(params, batch, out, first_row + j, first_x, parts, lane);
         }
         return;
     }
-    if (local_row < n_rows) {
-        for (unsigned r = 0; r < TILE; r++) {
-            sums[(local_row * TILE + r) * params.segments + segment] = parts[r];
+    if (threadIdx.x / params.segments < rows_at_a_time) {
+        for (unsigned j = threadIdx.x / params.segments; j < n_rows; j += rows_at_a_time) {
+            float parts[TILE] = {};
+            fold({params, quants, planes}, X_VALUES, first_row + j, segment, x_rows, parts);
+            for (unsigned r = 0; r < TILE; r++) {
+                sums[(j * TILE + r) * params.segments + segment] = parts[r];
+            }
         }
     }
     __syncthreads();
     for (unsigned j = warp; j < n_rows; j += LANES / 32) {
+        float parts[TILE];
         for (unsigned r = 0; r < TILE; r++) {
             parts[r] = lane < params.segments ? sums[(j * TILE + r) * params.segments + lane] : 0.0f;
         }

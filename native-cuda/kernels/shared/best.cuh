@@ -7,9 +7,12 @@ __device__ inline uint2 better(uint2 a, uint2 b) {
 }
 
 __device__ inline uint2 best32(uint2 candidate) {
-    const unsigned key = __reduce_max_sync(0xffffffff, candidate.x);
-    const unsigned id = __reduce_min_sync(0xffffffff, candidate.x == key ? candidate.y : 0xffffffff);
-    return {key, id};
+    for (unsigned step = 16; step > 0; step /= 2) {
+        const unsigned key = __shfl_xor_sync(0xffffffff, candidate.x, step);
+        const unsigned id = __shfl_xor_sync(0xffffffff, candidate.y, step);
+        candidate = better(candidate, {key, id});
+    }
+    return candidate;
 }
 
 // Of a block of 256 lanes, once a block; every lane gets it.
