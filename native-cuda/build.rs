@@ -18,6 +18,8 @@ use variants::Variant;
 const PTX_CAPABILITY: u32 = 75;
 
 fn main() -> Result<(), String> {
+    // For tests of the root crate, which are this crate's, too.
+    println!("cargo:rustc-cfg=on_cuda");
     println!("cargo:rerun-if-changed=kernels");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/nvrtc.rs");
