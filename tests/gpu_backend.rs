@@ -4,7 +4,7 @@ mod common;
 
 use blueshift::Error;
 use blueshift::engine::backend::{Backend, Burst, First, RingSize, Row};
-use blueshift::gpu::{Gpu, GpuBackend};
+use blueshift::gpu::GpuBackend;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
@@ -13,14 +13,10 @@ static DRAWN: Sampling = Sampling::new(0.8, 42);
 
 /// A micro model with a cache of `n_ctx` positions; where there is no device the test is ignored, but fails under CI.
 async fn micro_backend(n_ctx: usize) -> Option<GpuBackend> {
-    let gpu = match Gpu::open(None).await {
-        Ok(gpu) => gpu,
-        Err(error) => {
-            common::ignored(&error.to_string());
-            return None;
-        }
-    };
-    Some(common::gpu_backend(&gpu, MicroModel::llama(QuantType::Q4_0).bytes(), n_ctx).await)
+    if !common::has_adapter() {
+        return None;
+    }
+    Some(common::gpu_backend(&common::open_gpu(), MicroModel::llama(QuantType::Q4_0).bytes(), n_ctx).await)
 }
 
 #[test]

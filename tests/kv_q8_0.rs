@@ -101,8 +101,11 @@ fn positions_are_written_again() {
     if !common::has_adapter() {
         return;
     }
-    let gpu = block_on(Gpu::open(None)).unwrap();
+    let gpu = common::open_gpu();
     assert!(rewritten(&mut on_gpu(&gpu, &micro, KvType::Q8_0)) == wanted);
+    if cfg!(on_cuda) {
+        return;
+    }
     // The canary: scales of before are not cleared.
     let (from, to) = ("atomicAnd(&keys[word], 0xffff0000u >> shift);", "");
     let gpu = block_on(Gpu::open_patched(ShaderPatch { stem: "rope_append", from, to })).unwrap();
@@ -132,7 +135,7 @@ fn a_block_that_is_not_a_number_stays_visible() {
     for side in [0, 1] {
         with_nan(&mut on_cpu(&micro.bytes(), KvType::Q8_0), shape, side);
         if common::has_adapter() {
-            let gpu = block_on(Gpu::open(None)).unwrap();
+            let gpu = common::open_gpu();
             with_nan(&mut on_gpu(&gpu, &micro.bytes(), KvType::Q8_0), shape, side);
         }
     }

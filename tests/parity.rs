@@ -16,7 +16,7 @@ fn load(source: Source, backend: BackendChoice) -> Engine {
 }
 
 fn load_with(source: Source, backend: BackendChoice, kv: KvType) -> Engine {
-    block_on(Engine::load(source, LoadOptions { backend, kv, ..Default::default() })).expect("the model loads")
+    block_on(Engine::load(source, LoadOptions { backend, gpu: common::gpu_for(backend), kv, ..Default::default() })).expect("the model loads")
 }
 
 fn bits(logits: Vec<f32>) -> Vec<u32> {
@@ -306,6 +306,7 @@ fn long_context_crosses_a_group_of_chunks() {
 }
 
 #[test]
+#[cfg_attr(on_cuda, ignore = "slow on the processor")]
 fn smollm2() {
     let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
     if !common::has_adapter() {
@@ -318,6 +319,7 @@ fn smollm2() {
 }
 
 #[test]
+#[cfg_attr(on_cuda, ignore = "slow on the processor")]
 fn gemma3_270m() {
     let Some(path) = common::model("gemma-3-270m-q4_k_m.gguf") else { return };
     if !common::has_adapter() {

@@ -50,7 +50,7 @@ fn rows_are_their_sequences_alone_on_the_gpu() {
     if !common::has_adapter() {
         return;
     }
-    let gpu = block_on(Gpu::open(None)).unwrap();
+    let gpu = common::open_gpu();
     for (name, micro, kv) in micros() {
         block_on(check(name, on_gpu(&gpu, &micro, kv, N_CTX.into()), on_gpu(&gpu, &micro, kv, room(9, 10))));
     }
@@ -132,7 +132,7 @@ fn ended_rows_split_steps_and_pages() {
         let mut cpu = on_cpu(&micro, kv, room(3, 3));
         block_on(ends(&mut cpu));
         if common::has_adapter() {
-            let gpu = block_on(Gpu::open(None)).unwrap();
+            let gpu = common::open_gpu();
             let mut device = on_gpu(&gpu, &micro, kv, room(3, 3));
             block_on(ends(&mut device));
             for page in [1, 2, 3, 8, 10] {
@@ -192,7 +192,7 @@ fn recurrent_states_are_saved_and_loaded() {
     let micro = MicroModel::qwen35(QuantType::Q5_0).bytes();
     let saved = block_on(snapshots(&mut on_cpu(&micro, KvType::F16, room(2, 2))));
     if common::has_adapter() {
-        let gpu = block_on(Gpu::open(None)).unwrap();
+        let gpu = common::open_gpu();
         assert!(
             block_on(snapshots(&mut on_gpu(&gpu, &micro, KvType::F16, room(2, 2)))) == saved,
             "the device's state differs"

@@ -18,7 +18,8 @@ fn counters_of(model: MicroModel, sampling: Sampling, burst: usize, n_bursts: us
     let policy = Some(Policy::fixed(burst, 4));
     let options = GenerateOptions { max_tokens: 1000, sampling, policy, ignore_eos: true, ..Default::default() };
     let source = Source::memory("micro", model.bytes());
-    let load = LoadOptions { backend: BackendChoice::Gpu, ..Default::default() };
+    let backend = BackendChoice::Gpu;
+    let load = LoadOptions { backend, gpu: common::gpu_for(backend), ..Default::default() };
     let mut engine = block_on(Engine::load(source, load)).unwrap();
     let mut generation = engine.start(&[1, 2, 3], options).unwrap();
     // The first token and a warm-up burst.

@@ -114,7 +114,7 @@ fn weights_that_are_not_on_the_device_are_named() {
         let missing = CpuBackend::new(plan.clone(), CpuWeights::default(), 64).err();
         assert!(matches!(missing, Some(Error::BadTensor { .. })), "{missing:?}");
         if common::has_adapter() {
-            let gpu = Gpu::open(None).await.unwrap();
+            let gpu = common::open_gpu();
             let missing = GpuBackend::new(&gpu, plan, GpuWeights::new(&gpu), 64).await.err();
             assert!(matches!(missing, Some(Error::BadTensor { .. })), "{missing:?}");
         }
@@ -127,7 +127,7 @@ fn the_ring_is_not_overrun_and_not_made_anew_without_need() {
         return;
     }
     block_on(async {
-        let gpu = Gpu::open(None).await.unwrap();
+        let gpu = common::open_gpu();
         let mut backend = common::gpu_backend(&gpu, micro(), 128).await;
         let greedy = Sampling::GREEDY;
         let rows = |first, position| [Row::new(0, first, position, &greedy)];

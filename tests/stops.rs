@@ -6,7 +6,6 @@ use blueshift::engine::backend::{Backend, Burst, First, Row, RowEnd};
 use blueshift::engine::policy::StopCheck;
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy, StopReason};
 use blueshift::gguf::Source;
-use blueshift::gpu::Gpu;
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
@@ -114,7 +113,7 @@ fn an_ended_row_does_no_work() {
         return;
     }
     block_on(async {
-        let gpu = Gpu::open(None).await.unwrap();
+        let gpu = common::open_gpu();
         let mut backend = common::gpu_backend(&gpu, MicroModel::llama(QuantType::Q4_0).bytes(), 64).await;
         let prompt = some_ids(9, 256);
         backend.feed(0, &prompt, 0).await.unwrap();
@@ -177,10 +176,12 @@ fn limits() {
 }
 
 #[test]
+#[cfg_attr(on_cuda, ignore = "slow on the processor")]
 fn smollm2_stops() {
     let Some(path) = common::model("SmolLM2-135M-Instruct.Q4_1.gguf").filter(|_| common::has_adapter()) else { return };
     let source = Source::file(&path).expect("the file opens");
-    let load = LoadOptions { backend: BackendChoice::Gpu, n_ctx: Some(128), ..Default::default() };
+    let backend = BackendChoice::Gpu;
+    let load = LoadOptions { backend, gpu: common::gpu_for(backend), n_ctx: Some(128), ..Default::default() };
     let mut engine = block_on(Engine::load(source, load)).unwrap();
     let prompt = engine.raw_prompt("The capital of France is");
     let options = |stop: &str, stop_ids: &[u32]| GenerateOptions {

@@ -1,49 +1,44 @@
-//! The CUDA side of blueshift: for comparing a server's answers with a browser's.
+//! The CUDA side of blueshift: the plans of the root crate on NVIDIA GPUs, with the same bits.
 //!
-//! It has no kernels yet. What it has is the front half that every backend shares: a file is opened, checked and turned into the plan
-//! that the CUDA interpreter is to run, by the root crate's own loader.
+//! Kernels are texts (`kernels/`), twins of the WGSL ones. They are compiled by NVRTC for the device at hand when they are first used, and
+//! kept on disk.
+
+mod cache;
+mod compile;
+mod device;
+mod driver;
+#[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
+mod emulator;
+mod errors;
+mod graph;
+mod kernels;
+mod memory;
+mod modules;
+mod nvrtc;
+mod recorder;
+mod stream;
+mod uploads;
+mod variants;
 
 use blueshift::Result;
-use blueshift::gguf::{GgufFile, Source, open};
-use blueshift::model::Model;
+use blueshift::gpu::Gpu;
 
-/// A model opened for a CUDA device.
-#[derive(Debug)]
-pub struct CudaModel {
-    /// The file, from which the weights will be streamed.
-    pub file: GgufFile,
-    /// Configuration, list of weights and plan.
-    pub model: Model,
-}
+pub use compile::{CompileOptions, Compiler, compile};
+pub use device::Device;
+pub use driver::CudaDriver;
+#[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
+pub use emulator::Emulator;
+pub use nvrtc::{Compiled, Nvrtc, Target};
+pub use variants::Variant;
 
-impl CudaModel {
-    /// Opens and checks a model.
-    ///
-    /// # Errors
-    /// Those of [`open`] and [`Model::open`].
-    pub async fn open(source: Source) -> Result<Self> {
-        let file = open(source).await?;
-        let model = Model::open(&file).await?;
-        Ok(CudaModel { file, model })
-    }
-}
+/// Largest part a buffer of weights or cache is split into: kernels count its bytes in 31 bits.
+pub(crate) const MAX_PART: u64 = (1 << 31) - 4096;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use blueshift::micro::MicroModel;
-    use blueshift::quant::QuantType;
-
-    #[test]
-    fn shares_the_loader() {
-        let source = Source::memory("micro", MicroModel::llama(QuantType::Q4_0).bytes());
-        let opened = pollster::block_on(CudaModel::open(source)).unwrap();
-        assert_eq!(opened.model.plan.layers.len(), opened.model.config.n_layers);
-    }
-
-    #[test]
-    fn refuses_what_is_no_model() {
-        let error = pollster::block_on(CudaModel::open(Source::memory("text", b"hello".to_vec()))).unwrap_err();
-        assert!(matches!(error, blueshift::Error::NotGguf { .. }), "{error}");
-    }
+/// Opens a GPU for the backend: the first whose name contains `name`, in any case, or the first one.
+///
+/// # Errors
+/// Those of [`Device::named`] and [`CudaDriver::new`].
+pub fn open(name: Option<&str>) -> Result<Gpu> {
+    let device = Device::named(name)?;
+    Ok(Gpu::new(CudaDriver::new(&device, &CompileOptions::default())?))
 }

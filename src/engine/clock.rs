@@ -2,7 +2,7 @@
 
 /// Milliseconds since an arbitrary start.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn now_ms() -> f64 {
+pub fn now_ms() -> f64 {
     use std::sync::OnceLock;
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();
@@ -11,7 +11,7 @@ pub(crate) fn now_ms() -> f64 {
 
 /// Milliseconds since an arbitrary start.
 #[cfg(target_arch = "wasm32")]
-pub(crate) fn now_ms() -> f64 {
+pub fn now_ms() -> f64 {
     use wasm_bindgen::JsCast;
     let performance = js_sys::Reflect::get(&js_sys::global(), &"performance".into());
     match performance.ok().and_then(|p| p.dyn_into::<web_sys::Performance>().ok()) {

@@ -74,7 +74,7 @@ impl Gpu {
 
     /// How matmuls spread their work.
     pub(crate) fn matmul_form(&self) -> MatMulForm {
-        self.info().matmul_form
+        self.info().matmul_forms[0]
     }
 
     pub(crate) fn tally(&self) -> &Tally {

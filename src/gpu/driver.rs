@@ -15,6 +15,9 @@ use crate::engine::backend::Timing;
 use crate::error::Result;
 use crate::plan::Tag;
 
+/// The engine's clock, by which drivers say when something was there.
+pub use crate::engine::clock::now_ms;
+
 /// Something that is there later.
 pub type Waiting<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -86,8 +89,8 @@ pub struct DriverInfo {
     pub adapter: AdapterSummary,
     /// Whether it computes on the processor: work is then kept small.
     pub is_software: bool,
-    /// How matmuls spread their work.
-    pub matmul_form: MatMulForm,
+    /// How matmuls may spread their work; the first one is how they do.
+    pub matmul_forms: &'static [MatMulForm],
     /// Bytes one buffer of weights or cache may have.
     pub max_binding: u64,
     /// Whether it can time what it does.

@@ -1,9 +1,12 @@
 //! What whole-program tests share; each uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+#[cfg_attr(on_cuda, path = "../../native-cuda/tests/device/mod.rs")]
+mod device;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use blueshift::engine::backend::WeightSink;
 use blueshift::engine::{BackendChoice, Engine, Finish, GenerateOptions, LoadOptions};
@@ -12,6 +15,8 @@ use blueshift::gpu::{Gpu, GpuBackend, GpuWeights};
 use blueshift::model::Model;
 use blueshift::model::load::{CancelToken, load_weights};
 use blueshift::plan::{KvType, Plan};
+
+pub(crate) use device::{gpu_for, has_adapter, open_gpu};
 
 /// Says on the terminal, past the test runner's capture, that something is not tested here; under CI that is a failure.
 pub(crate) fn ignored(reason: &str) {
@@ -39,24 +44,13 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether there is a GPU adapter. Where there is none the test is to return early: a line says that it is ignored; under CI
-/// that is a failure.
-pub(crate) fn has_adapter() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    let found = *FOUND.get_or_init(|| !pollster::block_on(blueshift::gpu::list_adapters()).is_empty());
-    if !found {
-        ignored("no GPU adapter: install a Vulkan driver, for example Mesa's llvmpipe");
-    }
-    found
-}
-
 /// A model on every backend there is, the CPU first.
 pub(crate) fn engines(name: &str, bytes: &[u8], n_ctx: usize) -> Vec<Engine> {
     let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     let present = choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || has_adapter());
     let load = |backend| {
         let source = Source::memory(name, bytes.to_vec());
-        let options = LoadOptions { backend, n_ctx: Some(n_ctx), ..Default::default() };
+        let options = LoadOptions { backend, gpu: gpu_for(backend), n_ctx: Some(n_ctx), ..Default::default() };
         pollster::block_on(Engine::load(source, options)).expect("the model loads")
     };
     present.map(load).collect()

@@ -82,7 +82,8 @@ pub(crate) fn engine_storing(
     pages: Option<usize>,
 ) -> Engine {
     let load = |cache_bytes| {
-        let options = LoadOptions { backend, n_ctx: Some(n_ctx), kv, slots, cache_bytes, ..Default::default() };
+        let gpu = common::gpu_for(backend);
+        let options = LoadOptions { backend, gpu, n_ctx: Some(n_ctx), kv, slots, cache_bytes, ..Default::default() };
         block_on(Engine::load(Source::memory("micro", bytes.to_vec()), options)).expect("the model loads")
     };
     let Some(pages) = pages else { return load(None) };

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::models::{self, Which};
 use crate::run::{cargo, npm_ci, root, run};
-use crate::{system, web};
+use crate::{cuda, system, web};
 
 /// A check's name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -112,11 +112,14 @@ fn test_browser() -> Result<()> {
     run(with_test_environment(&mut node)?)
 }
 
-/// Where the models are, and that a missing adapter is a failure. On Linux the software adapter is the one tested.
+/// Where the models and the compiler of CUDA kernels are, and that a missing adapter is a failure. On Linux the software adapter is the one tested.
 fn with_test_environment(command: &mut Command) -> Result<&mut Command> {
     command.env("CI", "1").env("BLUESHIFT_MODELS", models::folder(None)?);
     if let Some(driver) = system::software_adapter() {
         command.env("VK_DRIVER_FILES", driver);
+    }
+    if cuda::HAS_NVRTC {
+        command.env("BLUESHIFT_NVRTC", cuda::nvrtc()?);
     }
     Ok(command)
 }

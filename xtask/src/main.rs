@@ -1,6 +1,7 @@
 //! The project's build commands: `cargo xtask <command>`.
 
 mod check;
+mod cuda;
 mod demo;
 mod models;
 mod parity;

@@ -1,4 +1,4 @@
-//! Programs from outside the workspace that the commands need: node, pip, a browser, a software Vulkan adapter.
+//! Programs from outside the workspace that the commands need: node, pip, a browser, a software Vulkan adapter, a C++ compiler.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +25,10 @@ const NPM: Need = Need { is_there: || succeeds(npm(root()).arg("--version")), pa
 const PIP: Need = Need { is_there: || models::python().is_some(), packages: &["python3", "python3-pip"] };
 const CHROMIUM: Need = Need { is_there: || chromium().is_some(), packages: &["chromium"] };
 const CHROMEDRIVER: Need = Need { is_there: || chromedriver().is_some(), packages: &["chromium-driver"] };
+const GXX: Need = Need {
+    is_there: || cfg!(not(target_os = "linux")) || succeeds(Command::new("g++").arg("--version")),
+    packages: &["g++"],
+};
 const ADAPTER: Need = Need {
     is_there: || cfg!(not(target_os = "linux")) || software_adapter().is_some(),
     packages: &["mesa-vulkan-drivers", "libvulkan1"],
@@ -33,7 +37,7 @@ const ADAPTER: Need = Need {
 /// What the demo page is built with.
 pub(crate) const FOR_DEMO: [Need; 3] = [NODE, NPM, PIP];
 /// What the checks run with.
-pub(crate) const FOR_TESTS: [Need; 6] = [NODE, NPM, PIP, CHROMIUM, CHROMEDRIVER, ADAPTER];
+pub(crate) const FOR_TESTS: [Need; 7] = [NODE, NPM, PIP, CHROMIUM, CHROMEDRIVER, ADAPTER, GXX];
 
 /// Installs what is missing with apt where that is possible, and says what to install where it is not.
 pub(crate) fn install_missing(needs: &[Need]) -> Result<()> {

@@ -26,7 +26,7 @@ pub async fn run_expert_cases(gpu: &Gpu, kinds: &[QuantType], results: &mut Vec<
     for &kind in kinds {
         for case in PRODUCTS {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
-            for form in MatMulForm::ALL {
+            for &form in gpu.info().matmul_forms {
                 product_case(gpu, kind, form, &Product { k, ..case }, results).await?;
             }
         }

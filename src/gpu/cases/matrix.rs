@@ -62,7 +62,7 @@ pub async fn run_matrix_cases(gpu: &Gpu, kinds: &[QuantType], results: &mut Vec<
     for &kind in kinds {
         for case in CASES {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
-            for form in MatMulForm::ALL {
+            for &form in gpu.info().matmul_forms {
                 matmul_case(gpu, kind, form, &Case { k, ..case }, results).await?;
             }
             embed_case(gpu, kind, &Case { k, ..case }, results).await?;

@@ -20,7 +20,7 @@ use timing::Pools;
 use super::driver::{
     Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, Recorder, Submission, Timed, Usage, Waiting,
 };
-use super::kernels::MatMulForm;
+use super::kernels::MatMulForm::{Lanes, Serial};
 use super::params::SLOT;
 use super::tally::Tally;
 use crate::error::{Error, Result};
@@ -72,7 +72,7 @@ impl WebGpu {
             adapter: summary(adapter),
             is_software,
             // On a processor lanes are dear and barriers dearer.
-            matmul_form: if is_software { MatMulForm::Serial } else { MatMulForm::Lanes },
+            matmul_forms: if is_software { &[Serial, Lanes] } else { &[Lanes, Serial] },
             max_binding: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_PART) & !0xff,
             has_timestamps: device.features().contains(wgpu::Features::TIMESTAMP_QUERY),
         };

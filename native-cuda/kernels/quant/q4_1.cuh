@@ -1,0 +1,14 @@
+// Q4_1: nibbles, f16 d and m.
+#pragma once
+
+constexpr int OFFSET = 0;
+constexpr bool HAS_MIN = true;
+constexpr bool HAS_SUBS = false;
+
+#include "shared/blocks.cuh"
+
+__device__ inline Block load_block(const Matrix& m, unsigned row, unsigned place, unsigned) {
+    const uint4 q = quants_of(m, row, place);
+    const float2 dm = halves_to_floats(__ldg(&scales_of(m, row)[place]));
+    return {nibbles(q, 0), nibbles(q, 4), dm.x, dm.y, 1, 1};
+}

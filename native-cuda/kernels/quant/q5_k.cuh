@@ -1,0 +1,15 @@
+// Q5_K: nibbles, fifth bits, u8 scale and minimum a block, f16 d and dmin a superblock.
+#pragma once
+
+constexpr int OFFSET = 0;
+constexpr bool HAS_MIN = true;
+constexpr bool HAS_SUBS = false;
+
+#include "shared/blocks.cuh"
+
+__device__ inline Block load_block(const Matrix& m, unsigned row, unsigned place, unsigned block) {
+    const uint4 q = quants_of(m, row, place);
+    const unsigned bits = high_of(m, row, place);
+    const float2 scales = k_scales(m, row, place, block);
+    return {with_high(nibbles(q, 0), bits, 0, 1, ONES), with_high(nibbles(q, 4), bits, 4, 1, ONES), scales.x, scales.y, 1, 1};
+}

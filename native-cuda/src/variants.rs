@@ -1,0 +1,66 @@
+//! Every kernel in every variant. The build script reads this file, too.
+
+/// Weight formats.
+const FORMATS: [&str; 11] = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"];
+/// Types of cached keys and values.
+const CACHES: [&str; 2] = ["f16", "q8_0"];
+/// Rows of x a matmul's block computes.
+const TILES: [u32; 4] = [1, 2, 4, 8];
+
+/// A kernel in one variant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// The operation's stem; the text is `<stem>.cu`.
+    pub stem: &'static str,
+    /// The name of the kernel that it is a twin of, for example `matmul_lanes_q4_0_x8`.
+    pub name: String,
+    /// What is defined before its text, as `NAME` or `NAME=VALUE`.
+    pub macros: Vec<String>,
+}
+
+impl Variant {
+    fn new(stem: &'static str, suffix: &str, macros: Vec<String>) -> Self {
+        Variant { stem, name: format!("{stem}{suffix}"), macros }
+    }
+
+    /// With an output form: `f32`, `add` or `q8`.
+    fn output(stem: &'static str, output: &str) -> Self {
+        Variant::new(stem, &format!("_{output}"), vec![upper("OUTPUT", output)])
+    }
+
+    /// Every variant.
+    pub fn all() -> Vec<Variant> {
+        let sampler = ["sample", "sample_adjust", "sample_filter", "sample_kept", "sample_finish"];
+        let others = ["delta_prepare", "route", "combine_experts", "gated_add", "stream_read", "empty"];
+        let mut all = Vec::new();
+        all.extend(sampler.into_iter().chain(others).map(|stem| Variant::new(stem, "", Vec::new())));
+        all.extend(["f32", "add", "q8"].map(|output| Variant::output("rms_norm", output)));
+        for stem in ["attention_merge", "gated_activation", "gated_norm"] {
+            all.extend(["f32", "q8"].map(|output| Variant::output(stem, output)));
+        }
+        for stem in ["rope_append", "attention"] {
+            all.extend(CACHES.map(|cache| Variant::new(stem, &format!("_{cache}"), vec![upper("KV", cache)])));
+        }
+        let size = |size: u32| Variant::new("delta_rule", &format!("_{size}"), vec![format!("SIZE={size}")]);
+        all.extend((32..=256).step_by(32).map(size));
+        all.extend(FORMATS.into_iter().flat_map(Self::of_format));
+        all
+    }
+
+    /// The kernels that read weights of a format.
+    fn of_format(format: &'static str) -> Vec<Variant> {
+        let quant = upper("QUANT", format);
+        let matmul = |tile: u32| {
+            let macros = vec![quant.clone(), format!("TILE={tile}")];
+            Variant::new("matmul", &format!("_lanes_{format}_x{tile}"), macros)
+        };
+        let mut all: Vec<_> = TILES.into_iter().map(matmul).collect();
+        all.push(Variant::new("expert_matmul", &format!("_lanes_{format}"), vec![quant.clone()]));
+        all.push(Variant::new("embed", &format!("_{format}"), vec![quant]));
+        all
+    }
+}
+
+fn upper(axis: &str, value: &str) -> String {
+    format!("{axis}_{}", value.to_uppercase())
+}
