@@ -1,9 +1,11 @@
 // Q4_0: nibbles, f16 d.
 #pragma once
 
+constexpr unsigned BITS = 4;
 constexpr int OFFSET = 8;
 constexpr bool HAS_MIN = false;
 constexpr bool HAS_SUBS = false;
+constexpr bool HAS_SUPERS = false;
 
 #include "shared/blocks.cuh"
 

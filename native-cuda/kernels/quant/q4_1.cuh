@@ -1,9 +1,11 @@
 // Q4_1: nibbles, f16 d and m.
 #pragma once
 
+constexpr unsigned BITS = 4;
 constexpr int OFFSET = 0;
 constexpr bool HAS_MIN = true;
 constexpr bool HAS_SUBS = false;
+constexpr bool HAS_SUPERS = false;
 
 #include "shared/blocks.cuh"
 

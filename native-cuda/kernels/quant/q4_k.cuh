@@ -1,9 +1,11 @@
 // Q4_K: nibbles, u8 scale and minimum a block, f16 d and dmin a superblock.
 #pragma once
 
+constexpr unsigned BITS = 4;
 constexpr int OFFSET = 0;
 constexpr bool HAS_MIN = true;
 constexpr bool HAS_SUBS = false;
+constexpr bool HAS_SUPERS = true;
 
 #include "shared/blocks.cuh"
 

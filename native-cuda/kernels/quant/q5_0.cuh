@@ -1,9 +1,11 @@
 // Q5_0: nibbles, fifth bits, f16 d.
 #pragma once
 
+constexpr unsigned BITS = 5;
 constexpr int OFFSET = 16;
 constexpr bool HAS_MIN = false;
 constexpr bool HAS_SUBS = false;
+constexpr bool HAS_SUPERS = false;
 
 #include "shared/blocks.cuh"
 

@@ -1,9 +1,11 @@
 // Q6_K: nibbles, two high bits, i8 scales of both halves a block, f16 d a superblock.
 #pragma once
 
+constexpr unsigned BITS = 6;
 constexpr int OFFSET = 0;
 constexpr bool HAS_MIN = false;
 constexpr bool HAS_SUBS = true;
+constexpr bool HAS_SUPERS = true;
 
 #include "shared/blocks.cuh"
 

@@ -1,9 +1,11 @@
 // Q8_0: int8, f16 d.
 #pragma once
 
+constexpr unsigned BITS = 8;
 constexpr int OFFSET = 0;
 constexpr bool HAS_MIN = false;
 constexpr bool HAS_SUBS = false;
+constexpr bool HAS_SUPERS = false;
 
 #include "shared/blocks.cuh"
 

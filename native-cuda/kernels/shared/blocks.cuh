@@ -1,7 +1,9 @@
 // A block of 32 integer weights, decoded. A format's file defines
-//   OFFSET    what is taken off every integer
-//   HAS_MIN   whether weights have an offset dm of their own
-//   HAS_SUBS  whether the halves have integer scales
+//   BITS        of an integer: 4 to 6, low nibbles first, or 8
+//   OFFSET      what is taken off every integer
+//   HAS_MIN     whether weights have an offset dm of their own
+//   HAS_SUBS    whether the halves have integer scales
+//   HAS_SUPERS  whether eight blocks share an entry of `supers`
 //   load_block
 // and includes this file in between.
 #pragma once

@@ -21,3 +21,12 @@ __device__ inline float half_to_float(unsigned bits) {
 __device__ inline float2 halves_to_floats(unsigned word) {
     return make_float2(half_to_float(word), half_to_float(word >> 16));
 }
+
+// Keeps a value in a register that could be computed again where it is needed.
+__device__ inline void keep(unsigned& value) {
+#ifdef EMULATED
+    (void)value;
+#else
+    asm volatile("" : "+r"(value));
+#endif
+}
