@@ -5,7 +5,6 @@ mod stepping;
 
 use blueshift::engine::backend::{Backend, Burst, Drawn, First, Row, RowEnd};
 use blueshift::error::Error;
-use blueshift::gpu::Gpu;
 use blueshift::micro::MicroModel;
 use blueshift::plan::KvType;
 use blueshift::quant::QuantType;

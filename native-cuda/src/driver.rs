@@ -52,7 +52,7 @@ impl CudaDriver {
                 driver: format!("CUDA {major}.{minor}"),
             },
             is_software: false,
-            matmul_forms: &[MatMulForm::Lanes],
+            matmul_forms: &[MatMulForm::Warps],
             max_binding: MAX_PART,
             has_timestamps: true,
         };

@@ -15,8 +15,17 @@ pub(crate) fn embedded_ptx(variant: &Variant) -> Option<&'static [u8]> {
 }
 
 impl Variant {
-    /// The variant that is a kernel; `None` where CUDA does not have it.
+    /// The variant that is a kernel; `None` where CUDA does not have it: the forms of matmuls that others have.
     pub fn of(kernel: Kernel) -> Option<Variant> {
+        // An operation without a kernel here does not compile.
+        match kernel {
+            Kernel::MatMul { .. } | Kernel::ExpertMatMul { .. } | Kernel::Embed(_) | Kernel::RmsNorm(_) => {}
+            Kernel::RopeAppend(_) | Kernel::Attention(_) | Kernel::AttentionMerge(_) => {}
+            Kernel::GatedActivation(_) | Kernel::GatedNorm(_) | Kernel::GatedAdd => {}
+            Kernel::DeltaPrepare | Kernel::DeltaRule { .. } | Kernel::Route | Kernel::CombineExperts => {}
+            Kernel::Sample | Kernel::SampleAdjust | Kernel::SampleFilter | Kernel::SampleKept => {}
+            Kernel::SampleFinish | Kernel::StreamRead | Kernel::Empty => {}
+        }
         let name = kernel.name();
         Variant::all().into_iter().find(|variant| variant.name == name)
     }

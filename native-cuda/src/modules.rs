@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use blueshift::gpu::Kernel;
 use blueshift::{Error, Result};
-use cudarc::driver::result::{function, module};
+use cudarc::driver::result::{self, function, module};
 use cudarc::driver::sys::{self, CUfunction_attribute};
 
 use crate::compile::Compiler;
@@ -15,6 +15,8 @@ use crate::errors::failed;
 use crate::variants::Variant;
 
 const ENTRY: &CStr = c"kernel_main";
+/// The variable that holds the bytes of shared memory a launch is to give.
+const SHARED_BYTES: &CStr = c"shared_bytes";
 
 /// A loaded kernel.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Function {
     pub(crate) raw: sys::CUfunction,
     /// Threads of a block, which are those of the kernel's launch bounds.
     pub(crate) threads: u32,
+    /// Bytes of shared memory that the launch gives.
+    pub(crate) shared_bytes: u32,
 }
 
 // SAFETY: modules and functions may be used from any thread; the handles are never changed.
@@ -108,13 +112,22 @@ impl Shared {
         // SAFETY: the image is machine code, or PTX that ends with a zero byte.
         let module = unsafe { module::load_data(image.as_ptr().cast()) }.map_err(|e| failed(&doing, e))?;
         let device = self.device.clone();
-        let mut loaded = Function { device, module, raw: std::ptr::null_mut(), threads: 0 };
+        let mut loaded = Function { device, module, raw: std::ptr::null_mut(), threads: 0, shared_bytes: 0 };
         // SAFETY: the module was loaded above, the function is its own.
         unsafe {
             loaded.raw = module::get_function(module, ENTRY.into()).map_err(|e| failed(&doing, e))?;
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
             let threads = function::get_function_attribute(loaded.raw, attribute).map_err(|e| failed(&doing, e))?;
             loaded.threads = threads as u32;
+            // Where the module asks for none, there is no such variable.
+            if let Ok((at, _)) = module::get_global(module, SHARED_BYTES.into()) {
+                let mut bytes = [0u8; 4];
+                result::memcpy_dtoh_sync(&mut bytes, at).map_err(|e| failed(&doing, e))?;
+                loaded.shared_bytes = u32::from_le_bytes(bytes);
+                let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                function::set_function_attribute(loaded.raw, attribute, loaded.shared_bytes as i32)
+                    .map_err(|e| failed(&doing, e))?;
+            }
         }
         Ok(loaded)
     }

@@ -60,7 +60,7 @@ impl Step {
         let (grid, block) = ((groups[0], groups[1], groups[2]), (function.threads, 1, 1));
         // SAFETY: parameters and pointers are those of the kernel's interface, which tests compare with its twin's; the driver copies them
         // before it returns. The buffers are held by the step and wait for the stream when they are dropped.
-        unsafe { launch_kernel(function.raw, grid, block, 0, stream.raw(), &mut arguments) }
+        unsafe { launch_kernel(function.raw, grid, block, function.shared_bytes, stream.raw(), &mut arguments) }
             .map_err(|e| failed("launching a kernel", e))
     }
 }

@@ -4,15 +4,18 @@
 const FORMATS: [&str; 11] = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"];
 /// Types of cached keys and values.
 const CACHES: [&str; 2] = ["f16", "q8_0"];
-/// Rows of x a matmul's block computes.
+/// Rows of x a matmul's block computes: with tensor cores, which multiply integers, and without.
+const TENSOR_TILES: [u32; 4] = [8, 16, 32, 64];
 const TILES: [u32; 4] = [1, 2, 4, 8];
+/// Weight formats without integers.
+const FLOATS: [&str; 3] = ["f32", "f16", "bf16"];
 
 /// A kernel in one variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// The operation's stem; the text is `<stem>.cu`.
     pub stem: &'static str,
-    /// The name of the kernel that it is a twin of, for example `matmul_lanes_q4_0_x8`.
+    /// The kernel's name, for example `matmul_warps_q4_0_x8`.
     pub name: String,
     /// What is defined before its text, as `NAME` or `NAME=VALUE`.
     pub macros: Vec<String>,
@@ -50,12 +53,15 @@ impl Variant {
     /// The kernels that read weights of a format.
     fn of_format(format: &'static str) -> Vec<Variant> {
         let quant = upper("QUANT", format);
-        let matmul = |tile: u32| {
+        let matmul = |stem, tile: u32| {
             let macros = vec![quant.clone(), format!("TILE={tile}")];
-            Variant::new("matmul", &format!("_lanes_{format}_x{tile}"), macros)
+            Variant { stem, name: format!("matmul_warps_{format}_x{tile}"), macros }
         };
-        let mut all: Vec<_> = TILES.into_iter().map(matmul).collect();
-        all.push(Variant::new("expert_matmul", &format!("_lanes_{format}"), vec![quant.clone()]));
+        let tensor_tiles = if FLOATS.contains(&format) { &[][..] } else { &TENSOR_TILES };
+        let tiles = TILES.iter().filter(|tile| !tensor_tiles.contains(tile));
+        let mut all: Vec<_> = tiles.map(|tile| matmul("matmul", *tile)).collect();
+        all.extend(tensor_tiles.iter().map(|tile| matmul("matmul_mma", *tile)));
+        all.push(Variant::new("expert_matmul", &format!("_warps_{format}"), vec![quant.clone()]));
         all.push(Variant::new("embed", &format!("_{format}"), vec![quant]));
         all
     }

@@ -3,15 +3,15 @@
 use super::buffers::Allocator;
 use super::device::Gpu;
 use super::driver::Usage;
+use super::kernels::MatMulForm;
 use super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::recorder::Step;
 use super::sampler::Sampler;
 use super::sequence::Sequence;
-use super::tiles::{PREFILL_TILE, TILES};
 use super::weights::GpuWeights;
 use crate::engine::backend::Capacity;
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::plan::{CHUNKS_PER_GROUP, Plan};
 
 /// Rows of a prefill chunk, on a GPU and on an adapter that computes on the processor.
 const CHUNK: usize = 256;
@@ -30,6 +30,7 @@ pub(super) struct Prefill {
 
 /// The whole plan for a row of each of several slots.
 pub(super) struct Decode {
+    form: MatMulForm,
     pub(super) space: Space,
     /// By tile, up to the first that holds a row of every slot. All are made at the beginning: nobody waits for shaders where a row joins.
     instances: Vec<Instance>,
@@ -58,8 +59,9 @@ impl Instance {
 }
 
 /// Which of the tiles steps of `rows` rows use.
-fn tile_of(rows: usize) -> usize {
-    TILES.iter().position(|tile| *tile as usize >= rows).unwrap_or(TILES.len() - 1)
+fn tile_of(form: MatMulForm, rows: usize) -> usize {
+    let tiles = form.tiles();
+    tiles.iter().position(|tile| *tile as usize >= rows).unwrap_or(tiles.len() - 1)
 }
 
 impl Decode {
@@ -72,20 +74,23 @@ impl Decode {
     ) -> Result<Self> {
         let Capacity { slots, n_ctx, .. } = sequence.capacity;
         let ops: [&[_]; 4] = [&plan.body, &plan.head, &plan.sample, &plan.embed];
-        let spread = |rows| Spread::of_batch(rows, slots, &plan.body, n_ctx);
+        let form = gpu.matmul_form();
+        let tiles = &form.tiles()[..=tile_of(form, slots)];
+        let widest = tiles.last().copied().unwrap_or(1);
+        let spread = |tile| Spread::of_batch(tile, slots, &plan.body, n_ctx);
         let bytes_of = |rows, spread: Spread| partials_bytes(&plan.body, rows, n_ctx, spread.chunks_per_unit);
-        let partials = bytes_of(1, Spread::SINGLE).max(bytes_of(slots, spread(slots)));
+        let partials = bytes_of(1, Spread::SINGLE).max(bytes_of(slots, spread(widest)));
         // A matmul reads whole tiles.
-        let rows = if slots == 1 { 1 } else { slots.next_multiple_of(PREFILL_TILE as usize) };
+        let rows = slots.next_multiple_of(widest as usize);
         let space = Space::new(allocator, plan, rows, &ops, &sequence.tokens, partials);
-        let lowering = |spread| Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), spread, &space);
-        let tiles = TILES[..=tile_of(slots)].iter();
-        let instances = tiles.map(|tile| Instance::new(allocator, lowering(spread(*tile as usize))));
+        let lowering = |spread| Lowering::new(gpu, plan, weights, sequence, form, spread, &space);
+        let instances = tiles.iter().map(|tile| Instance::new(allocator, lowering(spread(*tile))));
         let instances = instances.collect::<Result<_>>()?;
         let mut single = lowering(Spread::SINGLE);
         let sampler = Sampler::new(single.steps(allocator, &plan.sample)?);
         let embed = single.steps(allocator, &plan.embed)?;
         Ok(Decode {
+            form,
             instances,
             sampler,
             embed,
@@ -98,7 +103,7 @@ impl Decode {
 
     /// The instance for steps of `rows` rows, at most one a slot.
     pub(super) fn instance(&self, rows: usize) -> &Instance {
-        &self.instances[tile_of(rows)]
+        &self.instances[tile_of(self.form, rows)]
     }
 }
 
@@ -113,9 +118,11 @@ impl Prefill {
         let n_ctx = sequence.capacity.n_ctx;
         let capacity = prefill_rows(gpu, plan, n_ctx);
         let tokens = allocator.buffer("tokens", (capacity * 4) as u64, Usage::Storage);
-        let partials = partials_bytes(&plan.body, capacity, n_ctx, Spread::CHUNK.chunks_per_unit);
+        let form = gpu.matmul_form();
+        let spread = Spread::chunk(form.largest_tile());
+        let partials = partials_bytes(&plan.body, capacity, n_ctx, spread.chunks_per_unit);
         let space = Space::new(allocator, plan, capacity, &[&plan.body], &tokens, partials);
-        let mut lowering = Lowering::new(gpu, plan, weights, sequence, gpu.matmul_form(), Spread::CHUNK, &space);
+        let mut lowering = Lowering::new(gpu, plan, weights, sequence, form, spread, &space);
         let body = lowering.body(allocator)?;
         let ends = lowering.ends();
         Ok(Prefill { capacity, space, body, ends })
@@ -127,9 +134,9 @@ fn prefill_rows(gpu: &Gpu, plan: &Plan, n_ctx: usize) -> usize {
     let widths = plan.buffers.iter().enumerate().filter(|(id, _)| *id != plan.logits.0 as usize);
     let widest = widths.map(|(_, shape)| shape.vectors() * shape.width());
     let row_bytes = (4 * widest.max().unwrap_or(1))
-        .max(partials_bytes(&plan.body, CHUNK, n_ctx, Spread::CHUNK.chunks_per_unit) as usize / CHUNK);
+        .max(partials_bytes(&plan.body, CHUNK, n_ctx, CHUNKS_PER_GROUP) as usize / CHUNK);
     let fitting = MAX_CHUNK_BYTES / row_bytes;
     let wanted = if gpu.is_software() { SOFTWARE_CHUNK } else { CHUNK };
-    let tile = PREFILL_TILE as usize;
+    let tile = gpu.matmul_form().largest_tile() as usize;
     wanted.min(n_ctx.next_multiple_of(tile)).min(fitting / tile * tile).max(tile)
 }

@@ -1,6 +1,6 @@
 //! The kernels, and which WGSL files make each.
 
-use super::tiles::{Cut, EXPERT_TILE, TILES};
+use super::tiles::{Cut, EXPERT_TILE};
 use crate::plan::KvType;
 use crate::quant::QuantType;
 
@@ -42,15 +42,19 @@ pub enum MatMulForm {
     Lanes,
     /// A lane a row.
     Serial,
+    /// CUDA's: a warp's lanes are a row's segments, and tensor cores multiply where there are many rows of activations.
+    Warps,
 }
 
 impl MatMulForm {
-    pub(crate) const ALL: [MatMulForm; 2] = [MatMulForm::Lanes, MatMulForm::Serial];
+    /// Those that are written in WGSL.
+    const WGSL: [MatMulForm; 2] = [MatMulForm::Lanes, MatMulForm::Serial];
 
     fn name(self) -> &'static str {
         match self {
             MatMulForm::Lanes => "lanes",
             MatMulForm::Serial => "serial",
+            MatMulForm::Warps => "warps",
         }
     }
 
@@ -58,6 +62,7 @@ impl MatMulForm {
         match self {
             MatMulForm::Lanes => include_str!("../../shaders/matmul.wgsl"),
             MatMulForm::Serial => include_str!("../../shaders/matmul_serial.wgsl"),
+            MatMulForm::Warps => NOT_WGSL,
         }
     }
 
@@ -65,6 +70,7 @@ impl MatMulForm {
         match self {
             MatMulForm::Lanes => include_str!("../../shaders/expert_matmul.wgsl"),
             MatMulForm::Serial => include_str!("../../shaders/expert_matmul_serial.wgsl"),
+            MatMulForm::Warps => NOT_WGSL,
         }
     }
 
@@ -73,6 +79,7 @@ impl MatMulForm {
         match self {
             MatMulForm::Lanes => include_str!("../../shaders/shared/tree32.wgsl"),
             MatMulForm::Serial => include_str!("../../shaders/shared/tree_serial.wgsl"),
+            MatMulForm::Warps => NOT_WGSL,
         }
     }
 
@@ -81,6 +88,7 @@ impl MatMulForm {
         match self {
             MatMulForm::Lanes => Cut::of(tile).constants(),
             MatMulForm::Serial => format!("const TILE: u32 = {tile}u;\nconst ROWS: u32 = 1u;\n"),
+            MatMulForm::Warps => NOT_WGSL.into(),
         }
     }
 
@@ -91,9 +99,13 @@ impl MatMulForm {
             (true, MatMulForm::Lanes) if Cut::of(tile).lane_rows == 1 => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
             (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_ROWS].concat(),
             (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
+            (true, MatMulForm::Warps) => NOT_WGSL.into(),
         }
     }
 }
+
+/// In the place of what only CUDA has: no device compiles it.
+const NOT_WGSL: &str = "This form is CUDA's.";
 
 /// A kernel in one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -238,8 +250,13 @@ fn weights(kind: QuantType) -> String {
 }
 
 impl Kernel {
-    /// Every variant.
-    pub fn all() -> Vec<Kernel> {
+    /// Every variant written in WGSL.
+    pub(crate) fn all() -> Vec<Kernel> {
+        Self::all_of(&MatMulForm::WGSL)
+    }
+
+    /// Every variant of a driver that has some forms of matmuls.
+    pub fn all_of(forms: &[MatMulForm]) -> Vec<Kernel> {
         let mut all = vec![Kernel::Sample, Kernel::SampleFinish];
         all.extend(KvType::ALL.into_iter().flat_map(|kv| [Kernel::RopeAppend(kv), Kernel::Attention(kv)]));
         all.extend([Kernel::SampleAdjust, Kernel::SampleFilter, Kernel::SampleKept]);
@@ -255,8 +272,9 @@ impl Kernel {
         }
         for kind in QuantType::ALL {
             all.push(Kernel::Embed(kind));
-            for form in MatMulForm::ALL {
-                all.extend(TILES.map(|tile| Kernel::MatMul { kind, tile, form }));
+            for &form in forms {
+                let tiles = form.tiles().iter().filter(|tile| form.tile_for(kind, **tile) == **tile);
+                all.extend(tiles.map(|tile| Kernel::MatMul { kind, tile: *tile, form }));
                 all.push(Kernel::ExpertMatMul { kind, form });
             }
         }

@@ -13,15 +13,11 @@ use super::params::{self, SLOT};
 use super::recorder::{Grid, Step, visible_units};
 use super::sampler::Bound;
 use super::sequence::Sequence;
-use super::tiles::{Cut, PREFILL_TILE, TILES};
 use super::weights::GpuWeights;
 use crate::error::{Error, Result};
 use crate::numerics::Segments;
 use crate::plan::{Activation, BufferId, CHUNKS_PER_GROUP, Heads, Op, PAGE, Plan, RopeKind, Shape, Tag, WeightId};
-use crate::quant::PlaneLayout;
 
-/// Lanes of a matmul workgroup, each with a row: `LANES` of `matmul_serial.wgsl`.
-const SERIAL_LANES: usize = 64;
 /// Values of a head the kernels have room for: `MAX_HEAD_DIM` of the shaders.
 const MAX_HEAD_DIM: usize = 256;
 /// Query heads of one attention workgroup: `HEADS` of the shader.
@@ -162,18 +158,20 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of a chunk of a prompt: a unit is a group, so that partial results stay small.
-    pub(crate) const CHUNK: Spread = Spread { tile: PREFILL_TILE, chunks_per_unit: CHUNKS_PER_GROUP, is_chunk: true };
+    /// Of a chunk of a prompt in tiles of `tile` rows: a unit is a group, so that partial results stay small.
+    pub(crate) const fn chunk(tile: u32) -> Self {
+        Spread { tile, chunks_per_unit: CHUNKS_PER_GROUP, is_chunk: true }
+    }
+
     /// Of one row: every chunk is a unit, so that chunks run side by side.
     pub(crate) const SINGLE: Spread = Spread { tile: 1, chunks_per_unit: 1, is_chunk: false };
 
-    /// Of a step of `rows` sequences, in an instance with room for `max_rows`: every chunk is a unit where partial results of a reasonable
-    /// size allow it.
-    pub(crate) fn of_batch(rows: usize, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
-        if rows == 1 {
+    /// Of a step of several sequences in tiles of `tile` rows, in an instance with room for `max_rows`: every chunk is a unit where partial
+    /// results of a reasonable size allow it.
+    pub(crate) fn of_batch(tile: u32, max_rows: usize, ops: &[Op], n_ctx: usize) -> Self {
+        if tile == 1 {
             return Spread::SINGLE;
         }
-        let tile = TILES.into_iter().find(|tile| *tile as usize >= rows).unwrap_or(PREFILL_TILE);
         let fits = partials_bytes(ops, max_rows, n_ctx, 1) <= MAX_PARTIALS_BYTES;
         Spread { tile, chunks_per_unit: if fits { 1 } else { CHUNKS_PER_GROUP }, is_chunk: false }
     }
@@ -367,9 +365,9 @@ impl<'a> Lowering<'a> {
         let (weights, x, out_id, out) = (self.weights, self.buffer(x), out, self.buffer(out));
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
-        let (tile, form) = (self.spread.tile, self.form);
+        let (tile, form) = (self.form.tile_for(layout.kind, self.spread.tile), self.form);
         let by_slot = u32::from(self.in_head && out_id == self.plan.logits);
-        let rows_a_group = rows_a_group(form, tile, layout);
+        let rows_a_group = form.rows_a_group(tile, layout);
         let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
@@ -522,14 +520,6 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Rows of a weight one matmul workgroup computes.
-fn rows_a_group(form: MatMulForm, tile: u32, layout: &PlaneLayout) -> usize {
-    match form {
-        MatMulForm::Lanes => Cut::of(tile).rows_a_group(layout),
-        MatMulForm::Serial => SERIAL_LANES,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,7 +532,7 @@ mod tests {
         let mut seen = Vec::new();
         for n_ctx in [64, 4096, 16 << 10, 128 << 10] {
             for rows in [1, 2, 8, 64] {
-                let units = Spread::of_batch(rows, rows, &ops, n_ctx).chunks_per_unit;
+                let units = Spread::of_batch(rows, rows as usize, &ops, n_ctx).chunks_per_unit;
                 assert!(
                     units == 1 || units == CHUNKS_PER_GROUP,
                     "{units} chunks a unit, {rows} rows of {n_ctx} positions"

@@ -1,11 +1,51 @@
 //! How a product is cut into workgroups and lanes.
 
-use crate::quant::PlaneLayout;
+use super::kernels::MatMulForm;
+use crate::quant::{PlaneLayout, QuantType};
 
-/// Rows of x a matmul workgroup computes: a chunk of a prompt the most, decoding as few as hold all rows.
+/// Rows of x a workgroup of the WGSL kernels computes.
 pub(crate) const TILES: [u32; 4] = [1, 2, 4, 8];
-/// The largest tile.
-pub(crate) const PREFILL_TILE: u32 = 8;
+/// Rows of x a block of the CUDA kernels computes.
+const WARP_TILES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// From this tile on integer weights are multiplied by tensor cores.
+const FIRST_TENSOR_TILE: u32 = 8;
+/// Lanes of the CUDA kernels, and rows of the weight a block of theirs computes at most without tensor cores.
+const WARPS_LANES: usize = 256;
+const WARPS_MAX_ROWS: usize = 16;
+/// Rows of the weight one workgroup of the serial form computes: `LANES` of `matmul_serial.wgsl`.
+const SERIAL_LANES: usize = 64;
+
+impl MatMulForm {
+    /// Rows of x a workgroup may compute, ascending: a chunk of a prompt takes the most, decoding as few as hold all rows.
+    pub fn tiles(self) -> &'static [u32] {
+        match self {
+            MatMulForm::Lanes | MatMulForm::Serial => &TILES,
+            MatMulForm::Warps => &WARP_TILES,
+        }
+    }
+
+    /// The largest tile.
+    pub(crate) fn largest_tile(self) -> u32 {
+        self.tiles().last().copied().unwrap_or(1)
+    }
+
+    /// The tile for weights of a format where others take `tile`.
+    pub(crate) fn tile_for(self, kind: QuantType, tile: u32) -> u32 {
+        // Floats have no tensor cores that keep the order of additions.
+        if kind.is_quantised() { tile } else { tile.min(8) }
+    }
+
+    /// Rows of a weight one workgroup computes.
+    pub(crate) fn rows_a_group(self, tile: u32, layout: &PlaneLayout) -> usize {
+        match self {
+            MatMulForm::Lanes => Cut::of(tile).rows_a_group(layout),
+            MatMulForm::Serial => SERIAL_LANES,
+            // `ROWS` of `matmul_mma.cu`.
+            MatMulForm::Warps if layout.kind.is_quantised() && tile >= FIRST_TENSOR_TILE => tile.max(32) as usize,
+            MatMulForm::Warps => (WARPS_LANES / layout.segments.count).min(WARPS_MAX_ROWS),
+        }
+    }
+}
 
 /// Rows of x an `expert_matmul` workgroup computes: each has experts of its own.
 pub(crate) const EXPERT_TILE: u32 = 1;

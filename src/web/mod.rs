@@ -109,7 +109,7 @@ impl Model {
     /// # Errors
     /// Whatever [`Engine::parity`] reports, as a JavaScript `Error`.
     pub async fn parity(&mut self, options: String) -> Result<String, JsValue> {
-        let report = self.runner.alone().map_err(to_js)?.parity(&json::read(&options)?).await.map_err(to_js)?;
+        let report = self.alone()?.parity(&json::read(&options)?).await.map_err(to_js)?;
         Ok(json::write(&report))
     }
 

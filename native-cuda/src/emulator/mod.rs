@@ -71,7 +71,7 @@ impl Emulator {
             backend: "cuda",
             adapter,
             is_software: true,
-            matmul_forms: &[MatMulForm::Lanes],
+            matmul_forms: &[MatMulForm::Warps],
             max_binding: MAX_PART,
             has_timestamps: true,
         };

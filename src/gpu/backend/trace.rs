@@ -60,7 +60,7 @@ impl GpuBackend {
     /// The partial results of the attention that ran last.
     pub(crate) async fn trace_partials(&self, heads: Heads) -> Result<Partials> {
         let (_, _, space, rows) = self.traced(List::Body);
-        let chunks_per_unit = if rows == 1 { Spread::SINGLE } else { Spread::CHUNK }.chunks_per_unit;
+        let chunks_per_unit = if rows == 1 { Spread::SINGLE } else { Spread::chunk(1) }.chunks_per_unit;
         let room = max_units(heads.window, chunks_per_unit, self.sequence.capacity.n_ctx);
         let unit_words = heads.n_heads * (heads.head_dim + 2);
         let n = rows * room * unit_words;

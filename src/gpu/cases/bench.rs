@@ -8,7 +8,6 @@ use super::super::ops::{Lowering, PlanBuffer, Space, Spread, partials_bytes};
 use super::super::params::{RowEntry, RowsHeader, State, state_at};
 use super::super::recorder::{Commands, Step};
 use super::super::sequence::Sequence;
-use super::super::tiles::PREFILL_TILE;
 use super::super::weights::GpuWeights;
 use super::super::words::read_words;
 use bytemuck::Zeroable;
@@ -73,7 +72,14 @@ impl Bench {
             n_vocab: 1,
         };
         let weights = GpuWeights::new(gpu);
-        Bench { gpu: gpu.clone(), plan, weights, form: gpu.matmul_form(), tile: PREFILL_TILE, n_weights: 0 }
+        Bench {
+            gpu: gpu.clone(),
+            plan,
+            weights,
+            form: gpu.matmul_form(),
+            tile: gpu.matmul_form().largest_tile(),
+            n_weights: 0,
+        }
     }
 
     pub(super) fn layer(&mut self, rope: RopeTable, shape: KvShape) {
@@ -124,8 +130,8 @@ impl Table {
     /// Binds the lists of operations for `rows` rows.
     pub(super) async fn instance(&mut self, rows: usize, lists: &[&[Op]]) -> Result<Instance> {
         let Table { bench, sequence, allocator } = self;
-        let rows = if rows == 1 { 1 } else { rows.next_multiple_of(PREFILL_TILE as usize) };
-        let spread = if rows == 1 { Spread::SINGLE } else { Spread { tile: bench.tile, ..Spread::CHUNK } };
+        let rows = if rows == 1 { 1 } else { rows.next_multiple_of(bench.tile as usize) };
+        let spread = if rows == 1 { Spread::SINGLE } else { Spread::chunk(bench.tile) };
         let tokens = match rows {
             1 => sequence.tokens.clone(),
             _ => allocator.buffer("tokens", (rows * 4) as u64, Usage::Storage),

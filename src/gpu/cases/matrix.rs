@@ -33,7 +33,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     // one block, more rows than a workgroup has
     Case { k: 32, n: 17, rows: 1, tile: 1, part_rows: None },
     Case { k: 96, n: 5, rows: 3, tile: 8, part_rows: None },
@@ -52,6 +52,8 @@ const CASES: [Case; 12] = [
     Case { k: 1184, n: 35, rows: 4, tile: 4, part_rows: Some(17) },
     Case { k: 3072, n: 38, rows: 6, tile: 4, part_rows: Some(35) },
     Case { k: 3072, n: 23, rows: 7, tile: 8, part_rows: Some(18) },
+    // more rows than the largest tile
+    Case { k: 1184, n: 70, rows: 67, tile: 8, part_rows: Some(69) },
 ];
 
 /// Runs the table for formats of `kinds`.
@@ -63,7 +65,11 @@ pub async fn run_matrix_cases(gpu: &Gpu, kinds: &[QuantType], results: &mut Vec<
         for case in CASES {
             let k = if kind.block_len() == 256 { case.k * 8 } else { case.k };
             for &form in gpu.info().matmul_forms {
-                matmul_case(gpu, kind, form, &Case { k, ..case }, results).await?;
+                // What multiplies eight rows may multiply more.
+                let tiles = form.tiles().iter().filter(|tile| **tile == case.tile || (**tile > 8 && case.tile == 8));
+                for &tile in tiles {
+                    matmul_case(gpu, kind, form, &Case { k, tile, ..case }, results).await?;
+                }
             }
             embed_case(gpu, kind, &Case { k, ..case }, results).await?;
         }
@@ -109,7 +115,7 @@ async fn matmul_case(
         let mut wanted = old.clone();
         matmul(&matrix, activations, accumulate, &mut wanted, width, offset, &Pool::serial());
         let found = instance.words(buffer, rows).await?;
-        let case = format!("{kind:?}, {form:?}, {rows} x {k} x {n}, tiles of {tile}, {name}");
+        let case = format!("{kind:?}, {form:?} by {tile}, {rows} x {k} x {n}, tiles of {tile}, {name}");
         results.push(CaseResult::compare("matmul", case, &found, &bits(&wanted)));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Steps of the operations on experts.
 
-use super::{Lowering, rows_a_group};
+use super::Lowering;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::params;
 use crate::gpu::recorder::Grid;
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         let matrix = weights.matrix(weight);
         let layout = &matrix.layout;
         let rows: usize = matrix.parts.iter().map(|part| part.rows).sum();
-        let (n_rows, rows_a_group) = (rows / n_experts, rows_a_group(form, EXPERT_TILE, layout));
+        let (n_rows, rows_a_group) = (rows / n_experts, form.rows_a_group(EXPERT_TILE, layout));
         let bytes = self.tag.bytes;
         for part in &matrix.parts {
             // What a part has of the experts picked is known on the device alone: on average its share.
