@@ -47,7 +47,7 @@ export function faults({ early, late, ...figures }) {
 /** Whether somebody waits longer than a chunk of a prompt and a step of all rows take, in words: nothing where nobody does. It says something
  * where a step takes longer than a message's way to the page. */
 export function lateness({ gapMs, longestStepMs }) {
-  return gapMs.p99 <= longestStepMs ? [] : [`pieces are ${gapMs.p99} ms apart, the longest step took ${longestStepMs} ms`];
+  return gapMs.p99 <= longestStepMs ? [] : [`tokens are ${gapMs.p99} ms apart, the longest step took ${longestStepMs} ms`];
 }
 
 /** Runs within the page. */
@@ -93,11 +93,15 @@ async function soakInPage({ model: source, load, seconds, open, prompt, answer, 
       const generation = model.generate(text, { ...options, signal: controller.signal });
       const ended = generation.result.then(() => 'ended', (error) => error);
       let last;
+      // Tokens, not texts: one may have no text of its own.
+      generation.ids.push = function (...ids) {
+        const now = performance.now();
+        if (last !== undefined) gaps.push(now - last);
+        last = now;
+        return Array.prototype.push.apply(this, ids);
+      };
       try {
         for await (const _ of generation) {
-          const now = performance.now();
-          if (last !== undefined) gaps.push(now - last);
-          last = now;
           if (generation.ids.length > leaveAt) {
             if (way === 0) break;
             controller.abort();
