@@ -138,7 +138,8 @@ fn steps_of_an_engine_with_a_limit() {
     let choices = [BackendChoice::Cpu, BackendChoice::Gpu];
     for backend in choices.into_iter().filter(|choice| *choice == BackendChoice::Cpu || common::has_adapter()) {
         let policy = guarded(LIMIT, Reaction::Error);
-        let load = LoadOptions { backend, gpu: common::gpu_for(backend), n_ctx: Some(64), policy, ..Default::default() };
+        let load =
+            LoadOptions { backend, gpu: common::gpu_for(backend), n_ctx: Some(64), policy, ..Default::default() };
         let source = Source::memory("micro", with_huge_row(Some(token)));
         let mut engine = block_on(Engine::load(source, load)).unwrap();
         for token in &PROMPT[..5] {

@@ -16,7 +16,8 @@ fn load(source: Source, backend: BackendChoice) -> Engine {
 }
 
 fn load_with(source: Source, backend: BackendChoice, kv: KvType) -> Engine {
-    block_on(Engine::load(source, LoadOptions { backend, gpu: common::gpu_for(backend), kv, ..Default::default() })).expect("the model loads")
+    block_on(Engine::load(source, LoadOptions { backend, gpu: common::gpu_for(backend), kv, ..Default::default() }))
+        .expect("the model loads")
 }
 
 fn bits(logits: Vec<f32>) -> Vec<u32> {

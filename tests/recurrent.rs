@@ -12,7 +12,8 @@ use pollster::block_on;
 
 fn load(backend: BackendChoice) -> Engine {
     let source = Source::memory("micro", MicroModel::qwen35(QuantType::Q4_1).bytes());
-    block_on(Engine::load(source, LoadOptions { backend, gpu: common::gpu_for(backend), ..Default::default() })).expect("the model loads")
+    block_on(Engine::load(source, LoadOptions { backend, gpu: common::gpu_for(backend), ..Default::default() }))
+        .expect("the model loads")
 }
 
 /// A long burst, several of them in flight: what is drawn behind an end has been fed.
