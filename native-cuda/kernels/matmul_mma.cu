@@ -15,6 +15,8 @@ DYNAMIC_SHARED(SHARED_BYTES);
 __device__ inline void sync_group(unsigned group) {
     if constexpr (GROUP_LANES == 32) {
         __syncwarp();
+    } else if constexpr (GROUPS == 1) {
+        __syncthreads();
     } else {
 #ifdef EMULATED
         __syncthreads();
