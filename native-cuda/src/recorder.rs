@@ -96,21 +96,22 @@ impl Command {
     }
 }
 
-/// The lists that are run as one: a list ends where its first kernel comes again, so that the steps of a burst are the same list.
+/// The lists that are run as one: a list ends where its first kernel comes again, so that the steps of a burst are the same list, which one
+/// graph replays whatever the length of the burst. A kernel that is repeated by itself is one list.
 fn lists(commands: &[Command]) -> Vec<&[Command]> {
     let id = |command: &Command| match command {
         Command::Dispatch { step, .. } => Some(step.own::<Step>().id),
         Command::Copy { .. } => None,
     };
-    let (mut lists, mut start) = (Vec::new(), 0);
-    for at in 1..commands.len() {
-        if id(&commands[at]).is_some() && id(&commands[at]) == id(&commands[start]) {
-            lists.push(&commands[start..at]);
-            start = at;
-        }
-    }
-    if start < commands.len() {
-        lists.push(&commands[start..]);
+    let (mut lists, mut rest) = (Vec::new(), commands);
+    while let [first, others @ ..] = rest {
+        let comes_again = |command: &Command| id(first).is_some() && id(command) == id(first);
+        let repeated = others.iter().take_while(|command| comes_again(command)).count();
+        let period = others.iter().position(comes_again);
+        let n = 1 + if repeated > 0 { repeated } else { period.unwrap_or(others.len()) };
+        let (list, later) = rest.split_at(n);
+        lists.push(list);
+        rest = later;
     }
     lists
 }
