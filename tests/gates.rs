@@ -7,7 +7,7 @@ mod stepping;
 
 use blueshift::cpu::backend::CpuBackend;
 use blueshift::engine::backend::{Backend, Burst, Capacity, First, Row};
-use blueshift::gpu::{Gpu, GpuBackend};
+use blueshift::gpu::GpuBackend;
 use blueshift::micro::MicroModel;
 use blueshift::plan::{KvType, PAGE};
 use blueshift::sample::{Sampling, draw};
@@ -31,7 +31,7 @@ fn compare<T: PartialEq>(
     cpu: impl Fn(&str, &mut CpuBackend) -> T,
     gpu: impl Fn(&str, &mut GpuBackend) -> T,
 ) {
-    let device = common::has_adapter().then(|| block_on(Gpu::open(None)).unwrap());
+    let device = common::has_adapter().then(common::open_gpu);
     for (name, micro) in kinds() {
         let wanted = cpu(name, &mut on_cpu(&micro, KvType::F16, capacity));
         if let Some(device) = &device {

@@ -54,6 +54,26 @@ fn on_a_gpu() {
     assert!(tally.completions > 40 && tally.preemptions > 3 && tally.most_rows >= 7, "{tally:?}");
 }
 
+/// Many more, the architectures side by side.
+#[test]
+#[ignore = "takes minutes without a GPU: for machines that have one"]
+fn hundreds_on_a_gpu() {
+    const EACH: u64 = 72;
+    let run = |subject: Subject| {
+        let (mut reference, mut tally) = (subject.reference(), Tally::default());
+        (100..100 + EACH).for_each(|seed| run_schedule(&subject, &mut reference, seed, &mut tally));
+        tally
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = subjects(BackendChoice::Gpu).map(|subject| scope.spawn(move || run(subject))).collect();
+        assert!(running.len() as u64 * EACH >= 500);
+        for running in running {
+            let tally = running.join().expect("every stream is its own");
+            assert!(tally.completions > 400 && tally.cancelled > 20 && tally.preemptions > 5, "{tally:?}");
+        }
+    });
+}
+
 /// A real model, in fewer schedules.
 #[test]
 fn smollm2() {

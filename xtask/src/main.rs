@@ -74,6 +74,11 @@ enum Command {
         #[arg(long, default_value = "hw", value_parser = ["hw", "sw"])]
         adapter: String,
     },
+    /// Packs the tests of the CUDA backend for a machine with an NVIDIA GPU, which needs neither Rust nor a network.
+    GpuTests {
+        /// The folder they are packed in.
+        folder: PathBuf,
+    },
     /// Installs what is missing (on Debian as root) and runs every check: format, lints, docs, native, wasm and browser tests.
     Test,
 }
@@ -97,6 +102,7 @@ fn perform(command: Command) -> Result<()> {
         Command::Parity { model, prompts, tokens, adapter } => {
             parity::parity(&parity::Options { model, prompts, tokens, adapter })
         }
+        Command::GpuTests { folder } => cuda::pack_tests(&folder),
         Command::Test => check::all(),
     }
 }
