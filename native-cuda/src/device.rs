@@ -12,7 +12,7 @@ use crate::errors::{cannot_start, failed};
 /// The oldest CUDA version of a driver: the one of the bindings.
 const OLDEST_DRIVER: u32 = 12_000;
 /// The oldest compute capability: the first whose lanes may wait for one another inside a warp.
-const OLDEST_CAPABILITY: u32 = 70;
+const OLDEST_CAPABILITY: u32 = 80;
 
 /// A GPU with its context. Clones share one.
 #[derive(Debug, Clone)]
@@ -179,7 +179,7 @@ fn check_capability(name: &str, capability: u32) -> Result<()> {
         return Ok(());
     }
     let (found, needed) = (dotted(capability), dotted(OLDEST_CAPABILITY));
-    let reason = format!("{name} has compute capability {found}, {needed} (Volta) or later is needed");
+    let reason = format!("{name} has compute capability {found}, {needed} (Ampere) or later is needed");
     Err(Error::NoAdapter { reason })
 }
 
@@ -207,9 +207,9 @@ mod tests {
         assert!(check_driver(12_000).is_ok() && check_driver(13_010).is_ok());
         let found = reason(check_driver(11_080));
         assert!(found.contains("CUDA 11.8") && found.contains("CUDA 12.0"), "{found}");
-        assert!(check_capability("Titan V", 70).is_ok() && check_capability("H200", 90).is_ok());
-        let found = reason(check_capability("GTX 1080", 61));
-        assert!(found.contains("GTX 1080") && found.contains("6.1") && found.contains("7.0"), "{found}");
+        assert!(check_capability("A100", 80).is_ok() && check_capability("H200", 90).is_ok());
+        let found = reason(check_capability("T4", 75));
+        assert!(found.contains("T4") && found.contains("7.5") && found.contains("8.0"), "{found}");
     }
 
     #[test]
