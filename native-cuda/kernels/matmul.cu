@@ -7,8 +7,8 @@
 #include "shared/tree32.cuh"
 
 constexpr unsigned LANES = 256;
-// The largest `rows_a_group`: that of src/gpu/tiles.rs.
-constexpr unsigned MAX_ROWS = TILE == 4 ? 32 : 16;
+// The largest `rows_a_group`: `WARPS_MAX_ROWS` of src/gpu/tiles.rs.
+constexpr unsigned MAX_ROWS = 16;
 
 // Sums up a row of the weight for TILE rows of x: all lanes of a warp call it, each with its segment's part or +0.
 __device__ inline void finish(

@@ -6,7 +6,7 @@ const FORMATS: [&str; 11] = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1
 const CACHES: [&str; 2] = ["f16", "q8_0"];
 /// Rows of x a matmul's block computes: with tensor cores, which multiply integers, and without.
 const TENSOR_TILES: [u32; 4] = [8, 16, 32, 64];
-const TILES: [u32; 4] = [1, 2, 4, 8];
+const TILES: [u32; 3] = [1, 2, 8];
 /// Weight formats without integers.
 const FLOATS: [&str; 3] = ["f32", "f16", "bf16"];
 
