@@ -1,4 +1,4 @@
-//! The seam between the backend and a kind of device: WebGPU is one ([`super::webgpu`]), CUDA in the crate `native-cuda` another.
+//! The seam between the backend and a kind of device: WebGPU is one (`gpu::webgpu`), CUDA in the crate `native-cuda` another.
 //!
 //! What a driver is given is decided already: which kernel, which parameters, which buffers, how many workgroups. It allocates, compiles,
 //! launches in order, and reads back.
