@@ -241,7 +241,7 @@ pub enum Error {
 
     // --- devices
     /// No GPU adapter was found.
-    #[error("no WebGPU adapter: {reason}")]
+    #[error("no GPU: {reason}")]
     NoAdapter {
         /// Why, in the user's terms.
         reason: String,

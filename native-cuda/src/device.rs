@@ -11,7 +11,7 @@ use crate::errors::{cannot_start, failed};
 
 /// The oldest CUDA version of a driver: the one of the bindings.
 const OLDEST_DRIVER: u32 = 12_000;
-/// The oldest compute capability: the first whose lanes may wait for one another inside a warp.
+/// The oldest compute capability: the first with the kernels' int8 tensor cores and asynchronous copies.
 const OLDEST_CAPABILITY: u32 = 80;
 
 /// A GPU with its context. Clones share one.

@@ -30,6 +30,11 @@ impl Variant {
         Variant::all().into_iter().find(|variant| variant.name == name)
     }
 
+    /// Whether its launch is to give shared memory, as many bytes as its module says.
+    pub(crate) fn asks_for_shared_memory(&self) -> bool {
+        self.texts().iter().any(|(_, text)| text.contains("\nDYNAMIC_SHARED("))
+    }
+
     /// The name of its text.
     pub fn file(&self) -> String {
         format!("{}.cu", self.stem)

@@ -119,8 +119,8 @@ impl Shared {
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
             let threads = function::get_function_attribute(loaded.raw, attribute).map_err(|e| failed(&doing, e))?;
             loaded.threads = threads as u32;
-            // Where the module asks for none, there is no such variable.
-            if let Ok((at, _)) = module::get_global(module, SHARED_BYTES.into()) {
+            if variant.asks_for_shared_memory() {
+                let (at, _) = module::get_global(module, SHARED_BYTES.into()).map_err(|e| failed(&doing, e))?;
                 let mut bytes = [0u8; 4];
                 result::memcpy_dtoh_sync(&mut bytes, at).map_err(|e| failed(&doing, e))?;
                 loaded.shared_bytes = u32::from_le_bytes(bytes);

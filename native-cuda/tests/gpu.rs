@@ -1,6 +1,8 @@
 //! What needs an NVIDIA GPU: `cargo test -p blueshift-native-cuda -- --include-ignored`. With `BLUESHIFT_CUDA_TESTS=gpu` the root crate's
 //! tests run on it, too.
 
+use std::sync::{Mutex, MutexGuard};
+
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
 use blueshift::gpu::Gpu;
@@ -11,6 +13,12 @@ use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use blueshift_native_cuda::{CompileOptions, CudaDriver, Device, open};
 use pollster::block_on;
+
+/// Held by a test as long as it runs: what is free on the device is one test's matter at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 fn check(results: &[CaseResult]) {
     let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
@@ -39,6 +47,7 @@ fn ids(engine: &mut Engine) -> Vec<u32> {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn kernels_give_the_twins_bits() {
+    let _alone = alone();
     let gpu = open(None).unwrap();
     check(&block_on(run_case_tables(&gpu)).expect("the device runs every case"));
     let table = [(2, 200), (128, 4000), (1000, 3000), (4099, 2800), (151_936, 11), (262_144, 33)];
@@ -51,6 +60,7 @@ fn kernels_give_the_twins_bits() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn what_is_dropped_is_freed() {
+    let _alone = alone();
     let device = Device::open(0).unwrap();
     let mut after_first = None;
     for round in 0..20 {
@@ -69,6 +79,7 @@ fn what_is_dropped_is_freed() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn models_share_a_gpu() {
+    let _alone = alone();
     let models = [MicroModel::llama(QuantType::Q4_0), MicroModel::qwen35(QuantType::Q4_1)];
     let wanted: Vec<_> = models.iter().map(|model| ids(&mut engine(model, None))).collect();
     let shared = open(None).unwrap();
@@ -92,6 +103,7 @@ fn models_share_a_gpu() {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn too_large_a_buffer_is_refused_with_what_is_free() {
+    let _alone = alone();
     let device = Device::open(0).unwrap();
     let driver = CudaDriver::new(&device, &CompileOptions::default()).unwrap();
     let (buffer, refused) = driver.buffer("everything", device.total_bytes() * 2, Usage::Storage);

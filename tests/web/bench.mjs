@@ -28,7 +28,8 @@ const number = (name) => (values[name] === undefined ? null : Number.parseInt(va
 const report = await askEngine({
   model: values.model,
   adapter: values.adapter,
-  load: { backend: values.backend, contextLength: number('ctx') },
+  backend: values.backend,
+  contextLength: number('ctx'),
   method: 'bench',
   options: {
     ...Object.fromEntries(['pp', 'tg', 'depth', 'reps', 'burst'].map((name) => [name, number(name)])),

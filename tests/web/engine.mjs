@@ -7,14 +7,15 @@ import { startServer } from './server.mjs';
  * Loads a model of the folder of models in a headless Chromium and calls a method of the wasm `Model` that takes and gives JSON. Returns what it
  * gave, and the milliseconds the load took as `load_ms`; what fails is thrown.
  */
-export async function askEngine({ model, adapter, load, method, options }) {
+export async function askEngine({ model, adapter, backend, contextLength, method, options }) {
+  const load = { backend, contextLength, parallel: 1, cacheBytes: null, kv: 'f16' };
   const server = await startServer();
   const browser = await launch(adapter);
   try {
     const page = await browser.newPage();
     page.setDefaultTimeout(0);
     await page.goto(`${server.address}blank`);
-    if (load.backend === 'wgpu') await waitForAdapter(page);
+    if (backend === 'wgpu') await waitForAdapter(page);
     const { report, error } = await page.evaluate(askInPage, { url: `models/${model}`, load, method, options });
     if (error !== undefined) throw new Error(error);
     return report;

@@ -22,7 +22,8 @@ const lines = readFileSync(values.prompts, 'utf8').split('\n');
 const { load_ms, ...report } = await askEngine({
   model: values.model,
   adapter: values.adapter,
-  load: { backend: values.backend, contextLength: Number.parseInt(values.ctx, 10) },
+  backend: values.backend,
+  contextLength: Number.parseInt(values.ctx, 10),
   method: 'parity',
   options: { prompts: lines.filter((line) => line.trim() !== ''), tokens: Number.parseInt(values.tokens, 10) },
 });
