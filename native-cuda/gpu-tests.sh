@@ -9,9 +9,9 @@ failed=0
 ./blueshift-cuda selftest || failed=1
 for test in ${@:-$(ls tests)}; do
     echo "=== $test"
-    # What fails is shown, of what passes only the sum.
+    # What fails is shown, of what passes the sum and what was left out.
     if ./tests/"$test" --include-ignored >"/tmp/$test.log" 2>&1; then
-        grep "^test result" "/tmp/$test.log"
+        grep -E "^test result|^ignored" "/tmp/$test.log"
     else
         failed=1
         cat "/tmp/$test.log"

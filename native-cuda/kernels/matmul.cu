@@ -1,5 +1,5 @@
-// out[r, out_offset + j] = weight[j] . x[r] (+ the old value), TILE rows of x a block, `rows_a_group` rows of the weight, as many at a time as
-// there are lanes for. A lane folds one segment of one row; then a warp combines the segments of a row by the tree of adjacent pairs.
+// out[r, out_offset + j] = weight[j] . x[r] (+ the old value), TILE rows of x a block, `rows_a_group` rows of the weight. A lane folds one segment
+// of one row; then a warp combines the segments of a row by the tree of adjacent pairs.
 // Grid: [x, y, ceil(x rows / TILE)], x * y blocks cover the rows.
 // Macros: TILE (a power of two, at most 32), QUANT_<format>.
 #include "shared/matmul_params.cuh"
@@ -39,24 +39,22 @@ extern "C" __global__ __launch_bounds__(LANES, TILE == 1 ? 3 : 2) void kernel_ma
         x_rows[r] = min(first_x + r, batch->n_rows - 1);
     }
     const unsigned n_rows = min(params.rows_a_group, params.rows - first_row);
-    const unsigned rows_at_a_time = LANES / params.segments;
     const unsigned segment = threadIdx.x % params.segments;
     if (params.segments == 32) {
         // A warp's lanes are the segments of a row.
-        for (unsigned j = warp; j < n_rows; j += rows_at_a_time) {
+        if (warp < n_rows) {
             float parts[TILE] = {};
-            fold({params, quants, planes}, X_VALUES, first_row + j, segment, x_rows, parts);
-            finish(params, batch, out, first_row + j, first_x, parts, lane);
+            fold({params, quants, planes}, X_VALUES, first_row + warp, segment, x_rows, parts);
+            finish(params, batch, out, first_row + warp, first_x, parts, lane);
         }
         return;
     }
-    if (threadIdx.x / params.segments < rows_at_a_time) {
-        for (unsigned j = threadIdx.x / params.segments; j < n_rows; j += rows_at_a_time) {
-            float parts[TILE] = {};
-            fold({params, quants, planes}, X_VALUES, first_row + j, segment, x_rows, parts);
-            for (unsigned r = 0; r < TILE; r++) {
-                sums[(j * TILE + r) * params.segments + segment] = parts[r];
-            }
+    const unsigned j = threadIdx.x / params.segments;
+    if (j < n_rows) {
+        float parts[TILE] = {};
+        fold({params, quants, planes}, X_VALUES, first_row + j, segment, x_rows, parts);
+        for (unsigned r = 0; r < TILE; r++) {
+            sums[(j * TILE + r) * params.segments + segment] = parts[r];
         }
     }
     __syncthreads();

@@ -76,7 +76,7 @@ extern "C" __global__ __launch_bounds__(LANES) void kernel_main(
             next = load4(values, column + 4 * LANES, params.width);
             next_weight = load4(weight, column + 4 * LANES, params.width);
         }
-        const float4 normed = make_float4((v.x * r) * w.x, (v.y * r) * w.y, (v.z * r) * w.z, (v.w * r) * w.w);
+        const float4 normed = make_float4(product(v.x * r, w.x), product(v.y * r, w.y), product(v.z * r, w.z), product(v.w * r, w.w));
         emit(params, OUT, row, lane, column, normed);
     }
 }

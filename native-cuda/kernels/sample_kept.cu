@@ -27,7 +27,7 @@ extern "C" __global__ __launch_bounds__(LANES) void kernel_main(
     }
     const State& state = batch->states[row_slot(batch, row)];
     const unsigned first = (blockIdx.x * LANES + lane) * 4;
-    // Keys of the ids that stay, else 0: usually all of them.
+    // Keys of the ids that stay, else 0: usually none of the four.
     unsigned staying[4] = {};
     if (first < params.n_vocab) {
         const uint4 four = keys[row * ((params.n_vocab + 3) / 4) + first / 4];

@@ -112,12 +112,14 @@ fn capture(stream: &Stream, issue: impl Fn(&Stream) -> Result<()>) -> Result<Exe
     let issued = issue(stream);
     // SAFETY: the capture was begun above, by this thread.
     let captured = unsafe { calls::end_capture(stream.raw()) }.map_err(|e| failed("ending a graph", e));
-    let captured = issued.and(captured)?;
-    // SAFETY: the graph was captured above; it is not needed once it was made executable.
-    let executable = unsafe {
-        let executable = graph::instantiate(captured, sys::CUgraphInstantiate_flags(0));
-        let _ = graph::destroy(captured);
-        executable
+    let captured = captured?;
+    let instantiate = |()| {
+        // SAFETY: the graph was captured above.
+        let executable = unsafe { graph::instantiate(captured, sys::CUgraphInstantiate_flags(0)) };
+        executable.map_err(|e| failed("making a graph executable", e))
     };
-    Ok(Executable { raw: executable.map_err(|e| failed("making a graph executable", e))? })
+    let executable = issued.and_then(instantiate);
+    // SAFETY: it is not needed once it was made executable, or where it is not whole.
+    let _ = unsafe { graph::destroy(captured) };
+    Ok(Executable { raw: executable? })
 }

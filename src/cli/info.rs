@@ -1,15 +1,15 @@
 //! Commands that look and do not decode: `tokenize`, `inspect`, `selftest`, `adapters`.
 
 use crate::gguf::Value;
-use crate::gpu::list_adapters;
 use crate::gpu::selftest::{self, Covered};
+use crate::gpu::{AdapterSummary, list_adapters};
 use crate::quant::QuantType;
 use crate::tokenizer::Tokenizer;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::open::{BackendArg, open_file, open_gpu};
+use super::open::{BackendArg, cuda, open_file, open_gpu};
 
 #[derive(ClapArgs)]
 pub(crate) struct TokenizeArgs {
@@ -101,7 +101,11 @@ pub(crate) struct AdaptersArgs {
 }
 
 pub(crate) fn adapters(args: AdaptersArgs) -> Result<()> {
-    let adapters = pollster::block_on(list_adapters());
+    let mut adapters = pollster::block_on(list_adapters());
+    if let Some(cuda) = cuda() {
+        let summary = |name| AdapterSummary { name, api: "cuda".into(), kind: "NVIDIA".into(), driver: String::new() };
+        adapters.extend((cuda.names)().unwrap_or_default().into_iter().map(summary));
+    }
     if args.json {
         println!(
             "{}",

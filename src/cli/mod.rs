@@ -12,11 +12,11 @@ mod parity;
 mod run;
 mod synth;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use open::OpenCuda;
+pub use open::Cuda;
 
-/// Runs GGUF language models on WebGPU and on the CPU, with the same bits everywhere.
+/// Runs GGUF language models on GPUs and on the CPU, with the same bits everywhere.
 #[derive(Parser)]
 #[command(name = "blueshift", version)]
 struct Cli {
@@ -52,10 +52,13 @@ enum Command {
     Synth(synth::Args),
 }
 
-/// Runs the command line; `cuda` opens CUDA devices, which then are the default. Ends the process with 1 where a command fails.
-pub fn main(cuda: Option<OpenCuda>) {
+/// Runs the command line; where `cuda` is given its devices are the default. Ends the process with 1 where a command fails.
+pub fn main(cuda: Option<Cuda>) {
     open::offer_cuda(cuda);
-    let result = match Cli::parse().command {
+    let name = if cuda.is_some() { "blueshift-cuda" } else { "blueshift" };
+    let matches = Cli::command().name(name).bin_name(name).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Run(args) => run::main(args),
         Command::Batch(args) => batch::main(args),
         Command::Chat(args) => chat::main(args),
@@ -70,7 +73,7 @@ pub fn main(cuda: Option<OpenCuda>) {
         Command::Synth(args) => synth::main(args),
     };
     if let Err(error) = result {
-        eprintln!("blueshift: {error:#}");
+        eprintln!("{name}: {error:#}");
         std::process::exit(1);
     }
 }

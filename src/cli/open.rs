@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Where to compute.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum BackendArg {
-    /// A GPU where there is one that computes rightly, else the CPU.
+    /// A GPU where there is one that computes rightly, else the CPU; in blueshift-cuda, CUDA.
     Auto,
     /// The CPU.
     Cpu,
@@ -25,22 +25,32 @@ pub(crate) enum BackendArg {
     Cuda,
 }
 
-/// Opens a CUDA device: the first whose name contains the text, or the first one.
-pub type OpenCuda = fn(Option<&str>) -> crate::Result<Gpu>;
+/// CUDA devices, which another crate brings.
+#[derive(Debug, Clone, Copy)]
+pub struct Cuda {
+    /// Opens one: the first whose name contains the text, or the first one.
+    pub open: fn(Option<&str>) -> crate::Result<Gpu>,
+    /// Names of all.
+    pub names: fn() -> crate::Result<Vec<String>>,
+}
 
-static CUDA: OnceLock<Option<OpenCuda>> = OnceLock::new();
+static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
 
 /// Remembers how CUDA devices are opened.
-pub(super) fn offer_cuda(open: Option<OpenCuda>) {
-    CUDA.get_or_init(|| open);
+pub(super) fn offer_cuda(cuda: Option<Cuda>) {
+    CUDA.get_or_init(|| cuda);
+}
+
+/// CUDA, where it is built in.
+pub(super) fn cuda() -> Option<Cuda> {
+    CUDA.get().copied().flatten()
 }
 
 /// The device that `backend` means; `None` where it is the CPU.
 pub(crate) fn open_gpu(backend: BackendArg, adapter: Option<&str>) -> Result<Option<Gpu>> {
-    let cuda = CUDA.get().copied().flatten();
-    match (backend, cuda) {
+    match (backend, cuda()) {
         (BackendArg::Cpu, _) => Ok(None),
-        (BackendArg::Cuda | BackendArg::Auto, Some(open)) => Ok(Some(open(adapter)?)),
+        (BackendArg::Cuda | BackendArg::Auto, Some(cuda)) => Ok(Some((cuda.open)(adapter)?)),
         (BackendArg::Cuda, None) => hand_over(),
         (BackendArg::Auto | BackendArg::Wgpu, _) => Ok(Some(pollster::block_on(Gpu::open(adapter))?)),
     }
@@ -48,12 +58,11 @@ pub(crate) fn open_gpu(backend: BackendArg, adapter: Option<&str>) -> Result<Opt
 
 /// Whether a backend is CUDA, also where nobody said so.
 fn wants_cuda(backend: BackendArg) -> bool {
-    let has_cuda = CUDA.get().is_some_and(Option::is_some);
-    matches!(backend, BackendArg::Cuda) || has_cuda && matches!(backend, BackendArg::Auto)
+    matches!(backend, BackendArg::Cuda) || cuda().is_some() && matches!(backend, BackendArg::Auto)
 }
 
 /// The program with CUDA built in.
-const WITH_CUDA: &str = "blueshift-cuda";
+const WITH_CUDA: &str = if cfg!(windows) { "blueshift-cuda.exe" } else { "blueshift-cuda" };
 
 /// Runs the same command in the program that has CUDA: beside this one, or on the path. Ends the process.
 fn hand_over<T>() -> Result<T> {

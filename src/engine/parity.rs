@@ -45,7 +45,7 @@ pub struct ParityAnswer {
 }
 
 impl Engine {
-    /// Answers what every backend is asked. Chunks of the prompts differ in size, which must not be seen.
+    /// Answers what every backend is asked; the prompts are fed in chunks of different sizes.
     ///
     /// # Errors
     /// Those of [`Engine::logits`] and [`Engine::start`].

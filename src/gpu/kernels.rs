@@ -308,7 +308,7 @@ impl Kernel {
         }
     }
 
-    /// The variant's name, for example `matmul_q4_0_x8`.
+    /// The variant's name, for example `matmul_lanes_q4_0_x8`.
     pub fn name(self) -> String {
         let stem = self.stem();
         match self {

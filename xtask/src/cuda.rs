@@ -34,8 +34,6 @@ pub(crate) fn nvrtc() -> Result<PathBuf> {
 
 /// The script that runs carried tests.
 const SCRIPT: &str = "native-cuda/gpu-tests.sh";
-/// Tests that are nothing to a GPU: kernels compiled with none at hand, and run on the processor.
-const WITHOUT_GPU: [&str; 2] = ["compile", "emulated_ops"];
 
 /// Fills `folder` with what a machine with an NVIDIA GPU needs to run the tests, without Rust and without a network: the script, the test programs,
 /// the command lines.
@@ -85,11 +83,12 @@ fn test_programs() -> Result<Vec<(String, PathBuf)>> {
     let messages = String::from_utf8_lossy(&built.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let program = |message: Value| {
+        // Programs that the tests may start are built, too.
+        message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;
         let name = message["target"]["name"].as_str()?.to_owned();
         Some((name, PathBuf::from(message["executable"].as_str()?)))
     };
-    let is_carried = |(name, _): &(String, PathBuf)| !WITHOUT_GPU.contains(&name.as_str());
-    let programs: Vec<_> = messages.filter_map(program).filter(is_carried).collect();
+    let programs: Vec<_> = messages.filter_map(program).collect();
     ensure!(!programs.is_empty(), "cargo names no test programs");
     Ok(programs)
 }

@@ -11,7 +11,7 @@ struct Params {
     unsigned blocks;
     unsigned segments;
     unsigned segment_len;
-    // Rows a block of threads computes: at most MAX_ROWS, and rows_a_group * segments at most LANES.
+    // Rows a block of threads computes: in matmul.cu at most MAX_ROWS, and rows_a_group * segments at most LANES; in matmul_mma.cu ROWS.
     unsigned rows_a_group;
     // Column of the first row's result, columns of `out`.
     unsigned out_offset;

@@ -25,9 +25,13 @@ constexpr unsigned SCALES_AT = HIGH_AT + ROWS * 4 * 4 * HIGH_WORDS;
 constexpr unsigned X_AT = SCALES_AT + ROWS * 4 * 4 * SCALE_WORDS;
 constexpr unsigned X_SCALES_AT = X_AT + TILE * 4 * 32;
 constexpr unsigned STAGE_BYTES = X_SCALES_AT + TILE * 4 * 8;
-// Of a multiprocessor's memory, that of each of its two blocks.
 constexpr unsigned BLOCKS_AN_SM = 2;
+// What a block may have: on most GPUs all that one may be given, on those of servers from 9.0 on half of a multiprocessor's.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr unsigned MOST_SHARED = 113 << 10;
+#else
+constexpr unsigned MOST_SHARED = 99 << 10;
+#endif
 // What passes have left: [LEVELS, SUMS, LANES].
 constexpr unsigned LEFT_BYTES = LEVELS * SUMS * LANES * 4;
 constexpr unsigned STAGES = GROUPS * 3 * STAGE_BYTES + LEFT_BYTES <= MOST_SHARED ? 3 : 2;

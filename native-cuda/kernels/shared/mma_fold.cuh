@@ -133,7 +133,7 @@ __device__ inline void end_pass(
         sums[i] = (acc[0][i] + acc[1][i]) + (acc[2][i] + acc[3][i]);
     }
 #pragma unroll
-    for (unsigned level = 0; level < LEVELS; level++) {
+    for (unsigned level = 0; level != LEVELS; level++) {
         if ((pass >> level & 1) == 0) {
 #pragma unroll
             for (unsigned i = 0; i < SUMS; i++) {

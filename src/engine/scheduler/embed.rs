@@ -57,7 +57,8 @@ impl Scheduler {
         let mut values: Vec<Option<T>> = (0..n).map(|_| None).collect();
         loop {
             group.fill(n, &submit)?;
-            if group.open.is_empty() {
+            // Where others fill the queue there may be none yet.
+            if group.submitted == n && group.open.is_empty() {
                 return Ok(values.into_iter().flatten().collect());
             }
             for (at, kind) in group.step().await? {

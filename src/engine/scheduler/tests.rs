@@ -82,6 +82,23 @@ fn a_wrong_page_shows() {
 }
 
 /// A caller that goes away in the middle, as in a browser, where a step waits for the device.
+/// Where others fill the queue, a group waits for room; it gives a value for each of its texts.
+#[test]
+fn a_group_waits_for_room_in_the_queue() {
+    let texts: Vec<Vec<u32>> = requests().into_iter().map(|request| request.prompt).collect();
+    let embed = |scheduler: &mut Scheduler| block_on(scheduler.embed(&texts, Pooling::Mean, true)).expect("embeddings");
+    let wanted = embed(&mut scheduler(1));
+    assert_eq!(wanted.len(), texts.len());
+    let source = Source::memory("micro", MicroModel::tiny(QuantType::Q8_0).bytes());
+    let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(200), slots: 1, ..Default::default() };
+    let engine = block_on(Engine::load(source, options)).expect("the model loads");
+    let mut full =
+        Scheduler::new(engine, SchedulerOptions { max_waiting: 1, ..Default::default() }).expect("a scheduler");
+    full.submit(requests().remove(0)).expect("a request");
+    assert!(full.submit(requests().remove(1)).is_err(), "the queue has room for one");
+    assert_eq!(embed(&mut full), wanted);
+}
+
 #[test]
 fn a_group_that_is_dropped_leaves_nothing_behind() {
     let [first, answer, ..] = &requests()[..] else { unreachable!("there are four") };
