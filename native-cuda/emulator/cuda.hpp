@@ -29,9 +29,7 @@ struct __align__(16) float4 { float x, y, z, w; };
 using dim3 = uint3;
 
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline int2 make_int2(int x, int y) { return {x, y}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -39,7 +37,6 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 static dim3 blockIdx, gridDim, blockDim;
 // Of the thread that runs; a block is one dimensional.
 #define threadIdx (uint3{fibers::current, 0, 0})
-constexpr int warpSize = 32;
 
 // Bits.
 
@@ -50,46 +47,12 @@ template <class To, class From> inline To bits_as(From from) {
     return to;
 }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
-inline int __float_as_int(float x) { return bits_as<int>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline float __int_as_float(int x) { return bits_as<float>(x); }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __clz(unsigned x) { return x == 0 ? 32 : __builtin_clz(x); }
-inline int __ffs(unsigned x) { return __builtin_ffs(int(x)); }
-inline unsigned __brev(unsigned x) {
-    unsigned reversed = 0;
-    for (int i = 0; i < 32; i++) {
-        reversed |= (x >> i & 1) << (31 - i);
-    }
-    return reversed;
-}
-inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
-    return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
-}
-inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
-    return unsigned((uint64_t(high) << 32 | low) << (shift & 31) >> 32);
-}
-inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
-    uint64_t bytes = uint64_t(y) << 32 | x;
-    unsigned result = 0;
-    for (int i = 0; i < 4; i++) {
-        unsigned choice = selector >> (4 * i);
-        unsigned byte = unsigned(bytes >> (8 * (choice & 7))) & 0xff;
-        if ((choice & 8) != 0) {
-            byte = (byte & 0x80) != 0 ? 0xff : 0;
-        }
-        result |= byte << (8 * i);
-    }
-    return result;
-}
 
 // Arithmetic.
 
 inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __int2float_rn(int x) { return float(x); }
-inline float __uint2float_rn(unsigned x) { return float(x); }
 // Conversions to integers saturate; NaN gives 0.
 inline int __float2int_rz(float x) {
     return x != x ? 0 : x <= -2147483648.0f ? INT32_MIN : x >= 2147483648.0f ? INT32_MAX : int(x);
@@ -122,11 +85,6 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 // Memory. One thread runs at a time, so plain operations are atomic.
 
 template <class T> inline T __ldg(const T* at) { return *at; }
-template <class T> inline T __ldcg(const T* at) { return *at; }
-template <class T> inline T __ldcs(const T* at) { return *at; }
-template <class T> inline void __stcs(T* at, T value) { *at = value; }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 template <class T, class F> inline T exchange(T* at, F next) {
     T old = *at;
     *at = next(old);
@@ -140,16 +98,7 @@ template <class T, class F> inline T exchange(T* at, F next) {
     }
 ATOMIC(atomicAdd, old + value)
 ATOMIC(atomicMin, min(old, value))
-ATOMIC(atomicMax, max(old, value))
-ATOMIC(atomicAnd, old & value)
-ATOMIC(atomicOr, old | value)
-ATOMIC(atomicXor, old ^ value)
-ATOMIC(atomicExch, (void(old), value))
 #undef ATOMIC
-inline unsigned atomicSub(unsigned* at, unsigned value) { return atomicAdd(at, 0u - value); }
-inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned value) {
-    return exchange(at, [=](unsigned old) { return old == expected ? value : old; });
-}
 
 // Barriers and collectives of a warp.
 
@@ -184,44 +133,11 @@ template <class T> inline T shuffled(unsigned mask, T value, int from, int width
     }
 }
 inline int lane_in(int width) { return int(fibers::current) % width; }
-template <class T> inline T __shfl_sync(unsigned mask, T value, int from, int width = 32) {
-    return shuffled(mask, value, from & (width - 1), width);
-}
 template <class T> inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
     return shuffled(mask, value, lane_in(width) - int(delta), width);
-}
-template <class T> inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    return shuffled(mask, value, lane_in(width) + int(delta), width);
 }
 template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32) {
     return shuffled(mask, value, lane_in(width) ^ other, width);
 }
 
 // Folds what the lanes of the mask show, in ascending order.
-template <class F> inline unsigned folded(unsigned mask, unsigned value, unsigned start, F step) {
-    const unsigned* values = show(mask, value);
-    for (unsigned lane = 0; lane < fibers::WARP; lane++) {
-        if ((mask >> lane & 1) != 0) {
-            start = step(start, values[lane], lane);
-        }
-    }
-    return start;
-}
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-    return folded(mask, predicate != 0, 0, [](unsigned all, unsigned one, unsigned lane) { return all | one << lane; });
-}
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
-inline unsigned __reduce_add_sync(unsigned mask, unsigned value) {
-    return folded(mask, value, 0, [](unsigned all, unsigned one, unsigned) { return all + one; });
-}
-inline int __reduce_add_sync(unsigned mask, int value) { return int(__reduce_add_sync(mask, unsigned(value))); }
-inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
-    return folded(mask, value, 0, [](unsigned all, unsigned one, unsigned) { return max(all, one); });
-}
-inline unsigned __reduce_min_sync(unsigned mask, unsigned value) {
-    return folded(mask, value, UINT32_MAX, [](unsigned all, unsigned one, unsigned) { return min(all, one); });
-}
-inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
-    return folded(mask, value, 0, [](unsigned all, unsigned one, unsigned) { return all | one; });
-}

@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use blueshift::Result;
 use blueshift::gpu::driver::{
-    AdapterSummary, Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, Recorder, Submission, Timed, Usage,
-    Waiting, now_ms,
+    AdapterSummary, Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, MAX_PART, Recorder, Submission, Timed,
+    Usage, Waiting, now_ms,
 };
 use blueshift::gpu::{MatMulForm, Tally};
 
-use crate::MAX_PART;
 use crate::compile::{CompileOptions, Compiler};
 use crate::device::Device;
 use crate::graph::Graphs;

@@ -31,9 +31,6 @@ pub use emulator::Emulator;
 pub use nvrtc::{Compiled, Nvrtc, Target};
 pub use variants::Variant;
 
-/// Largest part a buffer of weights or cache is split into: kernels count its bytes in 31 bits.
-pub(crate) const MAX_PART: u64 = (1 << 31) - 4096;
-
 /// Opens a GPU for the backend: the first whose name contains `name`, in any case, or the first one.
 ///
 /// # Errors

@@ -18,6 +18,9 @@ use crate::plan::Tag;
 /// The engine's clock, by which drivers say when something was there.
 pub use crate::engine::clock::now_ms;
 
+/// Largest part a buffer of weights or cache is split into, whatever a device allows: kernels count its bytes in 31 bits.
+pub const MAX_PART: u64 = (1 << 31) - 4096;
+
 /// Something that is there later.
 pub type Waiting<T> = Pin<Box<dyn Future<Output = T>>>;
 

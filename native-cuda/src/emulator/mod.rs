@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use blueshift::engine::backend::Timing;
 use blueshift::gpu::driver::{
-    AdapterSummary, Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, Recorder, Span, Spans, Submission,
-    Submitted, Timed, Usage, Waiting, now_ms,
+    AdapterSummary, Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, MAX_PART, Recorder, Span, Spans,
+    Submission, Submitted, Timed, Usage, Waiting, now_ms,
 };
 use blueshift::gpu::{MatMulForm, Tally};
 use blueshift::plan::Tag;
@@ -18,8 +18,6 @@ use blueshift::{Error, Result};
 
 use memory::Memory;
 use modules::Launch;
-
-use crate::MAX_PART;
 
 /// A device that runs the CUDA kernels on the processor. Clones share one.
 #[derive(Debug, Clone)]

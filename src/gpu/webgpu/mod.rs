@@ -18,15 +18,13 @@ use read::Mapping;
 use timing::Pools;
 
 use super::driver::{
-    Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, Recorder, Submission, Timed, Usage, Waiting,
+    Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, MAX_PART, Recorder, Submission, Timed, Usage, Waiting,
 };
 use super::kernels::MatMulForm::{Lanes, Serial};
 use super::params::SLOT;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 
-/// Largest part a buffer of weights or cache is split into, whatever the device allows.
-const MAX_PART: u64 = (1 << 31) - 4096;
 /// What timing needs, asked for where the adapter has it; nothing else depends on it.
 const TIMESTAMPS: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
