@@ -420,12 +420,12 @@ impl GpuBackend {
     }
 
     pub(super) fn commands(&self) -> Commands {
-        Commands::splitting(&self.gpu, self.execution.split_submits)
+        Commands::watched(&self.gpu, self.execution.split_submits, None)
     }
 
     /// Commands that are timed as work of `phase`, where anything is.
     pub(super) fn timed_commands(&self, phase: Phase) -> Commands {
-        self.commands().watched(self.timers.watch(phase))
+        Commands::watched(&self.gpu, self.execution.split_submits, self.timers.watch(phase))
     }
 
     /// Submits work whose results nobody reads.

@@ -33,7 +33,7 @@ impl GpuBackend {
 async fn run(gpu: &Gpu, step: &Step, timing: Timing) -> Result<f64> {
     let mut timers = Timers::new(gpu);
     timers.set(timing, false);
-    let mut commands = Commands::new(gpu).watched(timers.watch(Phase::Decode));
+    let mut commands = Commands::watched(gpu, false, timers.watch(Phase::Decode));
     for _ in 0..STEPS {
         commands.record([step], &[0]);
     }

@@ -129,25 +129,15 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Work for one submit.
+    /// Work for one submit that nobody times.
     pub(crate) fn new(gpu: &Gpu) -> Self {
-        Commands { gpu: gpu.clone(), split: false, recorder: gpu.driver().recorder(None), watch: None }
+        Self::watched(gpu, false, None)
     }
 
-    /// The same with a submit for every dispatch, where `split` is set.
-    pub(crate) fn splitting(gpu: &Gpu, split: bool) -> Self {
-        Commands { split, ..Self::new(gpu) }
-    }
-
-    /// The same, timed.
-    pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
-        match &watch {
-            Some(timing) => {
-                let recorder = self.gpu.driver().recorder(Some(timing.timed));
-                Commands { recorder, watch, ..self }
-            }
-            None => self,
-        }
+    /// Work for one submit, or for a submit a dispatch where `split` is set; timed where there is a watch.
+    pub(crate) fn watched(gpu: &Gpu, split: bool, watch: Option<Watch>) -> Self {
+        let recorder = gpu.driver().recorder(watch.as_ref().map(|watch| watch.timed));
+        Commands { gpu: gpu.clone(), split, recorder, watch }
     }
 
     /// Records `steps` for the rows at `positions`.

@@ -23,13 +23,6 @@ impl Commands {
         let watch = timed.and_then(|timed| Watch::new(gpu, timed));
         Commands { gpu: gpu.clone(), encoder: encoder(gpu), pass: None, watch }
     }
-
-    fn submit_encoder(&mut self) -> wgpu::SubmissionIndex {
-        self.pass = None;
-        let recorded = std::mem::replace(&mut self.encoder, encoder(&self.gpu));
-        Tally::add(&self.gpu.inner.tally.submits, 1);
-        self.gpu.queue().submit([recorded.finish()])
-    }
 }
 
 impl Recorder for Commands {
@@ -53,16 +46,24 @@ impl Recorder for Commands {
     }
 
     fn flush(&mut self) {
-        self.submit_encoder();
+        self.pass = None;
+        let recorded = std::mem::replace(&mut self.encoder, encoder(&self.gpu));
+        submit(&self.gpu, recorded);
     }
 
-    fn submit(mut self: Box<Self>) -> Submitted {
-        self.pass = None;
-        let recorded = self.watch.take().map(|watch| watch.resolve(&mut self.encoder));
-        let submission = self.submit_encoder();
+    fn submit(self: Box<Self>) -> Submitted {
+        let Commands { gpu, mut encoder, pass, watch } = *self;
+        drop(pass);
+        let recorded = watch.map(|watch| watch.resolve(&mut encoder));
+        let submission = submit(&gpu, encoder);
         let spans = recorded.map(|recorded| recorded.read(submission.clone()));
         Submitted { submission: Submission::new(submission), spans }
     }
+}
+
+fn submit(gpu: &WebGpu, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
+    Tally::add(&gpu.inner.tally.submits, 1);
+    gpu.queue().submit([encoder.finish()])
 }
 
 fn encoder(gpu: &WebGpu) -> wgpu::CommandEncoder {
