@@ -4,7 +4,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use blueshift::engine::backend::Timing;
 use blueshift::gpu::Tally;
 use blueshift::gpu::driver::{Bound, Buffer, Draft, Driver, Handle, Recorder, Span, Spans, Submitted, Timed, Waiting};
 use blueshift::plan::Tag;
@@ -144,16 +143,16 @@ impl Commands {
         let commands = std::mem::take(&mut self.commands);
         let stream = self.driver.stream().clone();
         stream.device().bind()?;
-        match self.timed.map(|timed| timed.timing) {
-            None | Some(Timing::Off) => self.run_all(&commands),
-            Some(Timing::Submits) => {
+        match self.timed {
+            None => self.run_all(&commands),
+            Some(Timed { each: true, .. }) => self.run_each(&stream, &commands),
+            Some(_) => {
                 let from = self.event(&stream)?;
                 self.run_all(&commands)?;
                 let to = self.event(&stream)?;
                 self.marks.push(Mark { tag: None, from, to });
                 Ok(())
             }
-            Some(Timing::Ops) => self.run_each(&stream, &commands),
         }
     }
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use super::kernels::{Kernel, MatMulForm};
 use super::recorder::Grid;
 use super::tally::Tally;
-use crate::engine::backend::Timing;
 use crate::error::Result;
 use crate::plan::Tag;
 
@@ -118,8 +117,8 @@ pub struct Draft {
 /// What of a submit is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
-    /// All of it, or every dispatch; not [`Timing::Off`].
-    pub timing: Timing,
+    /// Every dispatch by itself, instead of all of it together.
+    pub each: bool,
     /// Whether every dispatch is a submit of its own.
     pub split: bool,
 }

@@ -56,9 +56,13 @@ impl Timers {
 
     /// A watch over one submit, where something is timed.
     pub(crate) fn watch(&self, phase: Phase) -> Option<Watch> {
-        let is_timed = self.timing != Timing::Off && self.gpu.info().has_timestamps;
-        let timed = Timed { timing: self.timing, split: self.split };
-        is_timed.then(|| Watch { timed, ledger: self.ledger.clone(), phase })
+        let each = match self.timing {
+            Timing::Off => return None,
+            Timing::Submits => false,
+            Timing::Ops => true,
+        };
+        let timed = Timed { each, split: self.split };
+        self.gpu.info().has_timestamps.then(|| Watch { timed, ledger: self.ledger.clone(), phase })
     }
 
     /// Where tokens are counted, where something is to be timed.

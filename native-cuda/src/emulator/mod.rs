@@ -7,7 +7,6 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use blueshift::engine::backend::Timing;
 use blueshift::gpu::driver::{
     AdapterSummary, Arrived, Bound, Buffer, Draft, Driver, DriverInfo, Handle, MAX_PART, Recorder, Span, Spans,
     Submission, Submitted, Timed, Usage, Waiting, now_ms,
@@ -193,7 +192,7 @@ impl Commands {
     fn run(&mut self) {
         Tally::add(&self.emulator.inner.tally.submits, 1);
         let now = || self.emulator.inner.start.elapsed().as_nanos() as u64;
-        let each = self.timed.is_some_and(|timed| timed.timing == Timing::Ops);
+        let each = self.timed.is_some_and(|timed| timed.each);
         let begin = now();
         for command in self.commands.drain(..) {
             let before = now();

@@ -20,7 +20,7 @@ pub(super) struct Commands {
 
 impl Commands {
     pub(super) fn new(gpu: &WebGpu, timed: Option<Timed>) -> Self {
-        let watch = timed.and_then(|timed| Watch::new(gpu, timed));
+        let watch = timed.map(|timed| Watch::new(gpu, timed));
         Commands { gpu: gpu.clone(), encoder: encoder(gpu), pass: None, watch }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::WebGpu;
 use super::read::Mapping;
-use crate::engine::backend::Timing;
 use crate::error::Result;
 use crate::gpu::driver::{Span, Spans, Timed, Waiting};
 use crate::gpu::tally::Tally;
@@ -89,19 +88,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A watch over one submit; none where the device has no timestamps.
-    pub(super) fn new(gpu: &WebGpu, timed: Timed) -> Option<Self> {
-        let features = gpu.device().features();
-        let how = match timed.timing {
-            _ if !features.contains(wgpu::Features::TIMESTAMP_QUERY) => return None,
-            Timing::Off => return None,
-            Timing::Submits => How::Passes,
-            Timing::Ops if features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES) => How::Dispatches,
-            Timing::Ops => How::PassADispatch,
+    /// A watch over one submit of a device that has timestamps.
+    pub(super) fn new(gpu: &WebGpu, timed: Timed) -> Self {
+        let inside_passes = gpu.device().features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+        let how = match (timed.each, inside_passes) {
+            (false, _) => How::Passes,
+            (true, true) => How::Dispatches,
+            (true, false) => How::PassADispatch,
         };
         let queries_a_set = if how == How::Passes && !timed.split { QUERIES_OF_A_PASS } else { MOST_QUERIES };
         let lease = Lease::take(&gpu.inner.timers.of(how, queries_a_set));
-        Some(Watch { gpu: gpu.clone(), how, queries_a_set, lease, next: 0, marks: Vec::new() })
+        Watch { gpu: gpu.clone(), how, queries_a_set, lease, next: 0, marks: Vec::new() }
     }
 
     /// Begins a pass.
