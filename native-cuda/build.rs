@@ -12,10 +12,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use nvrtc::{Nvrtc, Source, Target};
-use variants::Variant;
-
-/// The oldest compute capability that has the kernels' instructions.
-const PTX_CAPABILITY: u32 = 80;
+use variants::{OLDEST_CAPABILITY, Variant};
 
 fn main() -> Result<(), String> {
     // For tests of the root crate, which are this crate's, too.
@@ -64,15 +61,17 @@ fn compile(nvrtc: &Nvrtc, texts: &[(String, PathBuf)], out: &Path) -> Result<Str
     };
     let texts = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let headers: Vec<_> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let mut list = String::from("[\n");
-    for variant in Variant::all() {
+    let compiled = Variant::map_all(|variant| {
         let name = format!("{}.cu", variant.stem);
         let found = headers.iter().find(|(header, _)| *header == name);
         let (_, text) = found.ok_or_else(|| format!("{name} is missing"))?;
         let source = Source { name: &name, text, headers: &headers };
-        let compiled = nvrtc.compile(&source, &variant.macros, Target::Ptx(PTX_CAPABILITY))?;
+        nvrtc.compile(&source, &variant.macros, Target::Ptx(OLDEST_CAPABILITY))
+    });
+    let mut list = String::from("[\n");
+    for (variant, compiled) in compiled {
         let path = out.join(format!("{}.ptx", variant.name));
-        write(&path, compiled.image)?;
+        write(&path, compiled?.image)?;
         let _ = writeln!(list, "({:?}, include_bytes!({path:?}) as &[u8]),", variant.name);
     }
     Ok(list + "]\n")

@@ -1,5 +1,6 @@
 // out[r] = dequantise(weight[token[r]]) * scale, four values a lane. Grid: [ceil(width / 256), rows, 1].
 // Macros: QUANT_<format>.
+#include "shared/plane_params.cuh"
 #include "shared/running.cuh"
 
 constexpr unsigned LANES = 64;
@@ -14,13 +15,7 @@ struct Params {
     unsigned first_row;
     unsigned rows;
     float scale;
-    unsigned quants_stride;
-    unsigned high_offset;
-    unsigned high_stride;
-    unsigned scales_offset;
-    unsigned scales_stride;
-    unsigned supers_offset;
-    unsigned supers_stride;
+    Planes planes;
 };
 
 #include "quant/format.cuh"

@@ -9,6 +9,11 @@ use sha2::{Digest, Sha256};
 const MAGIC: &[u8] = b"blueshift kernel 1\n";
 const DIGEST_BYTES: usize = 32;
 
+/// The path in a variable of the environment, where it is set.
+pub(crate) fn path_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// What a compiled kernel depends on, in short.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(String);
@@ -46,9 +51,8 @@ impl Cache {
 
     /// The folder of the user's cache, where there is one.
     pub(crate) fn usual_folder() -> Option<PathBuf> {
-        let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let home = || var("HOME").map(|home| home.join(".cache"));
-        let user = var("XDG_CACHE_HOME").or_else(home).or_else(|| var("LOCALAPPDATA"));
+        let home = || path_in("HOME").map(|home| home.join(".cache"));
+        let user = path_in("XDG_CACHE_HOME").or_else(home).or_else(|| path_in("LOCALAPPDATA"));
         user.map(|user| user.join("blueshift").join("kernels"))
     }
 

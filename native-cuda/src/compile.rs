@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use blueshift::{Error, Result};
 
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, path_in};
 use crate::kernels::embedded_ptx;
 use crate::nvrtc::{Compiled, Nvrtc, Source, Target};
 use crate::variants::Variant;
@@ -20,8 +20,8 @@ pub struct CompileOptions {
 
 impl Default for CompileOptions {
     fn default() -> Self {
-        let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        CompileOptions { nvrtc: var("BLUESHIFT_NVRTC"), cache: var("BLUESHIFT_CACHE").or_else(Cache::usual_folder) }
+        let cache = path_in("BLUESHIFT_CACHE").or_else(Cache::usual_folder);
+        CompileOptions { nvrtc: path_in("BLUESHIFT_NVRTC"), cache }
     }
 }
 

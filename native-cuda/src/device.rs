@@ -8,11 +8,10 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 
 use crate::compile::dotted;
 use crate::errors::{cannot_start, failed};
+use crate::variants::OLDEST_CAPABILITY;
 
 /// The oldest CUDA version of a driver: the one of the bindings.
 const OLDEST_DRIVER: u32 = 12_000;
-/// The oldest compute capability: the first with the kernels' int8 tensor cores and asynchronous copies.
-const OLDEST_CAPABILITY: u32 = 80;
 
 /// A GPU with its context. Clones share one.
 #[derive(Debug, Clone)]

@@ -70,15 +70,12 @@ impl Graphs {
             }
             Some(remembered) => {
                 remembered.last_used = last_used;
-                if remembered.executable.is_none() {
-                    remembered.executable = Some(capture(&self.capture, issue)?);
-                }
-                match &remembered.executable {
-                    // SAFETY: graph and stream exist. What the graph uses does, too: the list names it, so its owner is alive.
-                    Some(executable) => unsafe { graph::launch(executable.raw, self.stream.raw()) }
-                        .map_err(|e| failed("launching a graph", e)),
-                    None => Ok(()),
-                }
+                let executable = match &mut remembered.executable {
+                    Some(executable) => executable,
+                    none => none.insert(capture(&self.capture, issue)?),
+                };
+                // SAFETY: graph and stream exist. What the graph uses does, too: the list names it, so its owner is alive.
+                unsafe { graph::launch(executable.raw, self.stream.raw()) }.map_err(|e| failed("launching a graph", e))
             }
         }
     }

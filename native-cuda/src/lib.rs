@@ -4,6 +4,7 @@
 //! kept on disk.
 
 mod cache;
+mod commands;
 mod compile;
 mod device;
 mod driver;
@@ -29,7 +30,7 @@ pub use driver::CudaDriver;
 #[cfg(all(feature = "emulator", target_os = "linux", target_arch = "x86_64"))]
 pub use emulator::Emulator;
 pub use nvrtc::{Compiled, Nvrtc, Target};
-pub use variants::Variant;
+pub use variants::{OLDEST_CAPABILITY, Variant};
 
 /// Opens a GPU for the backend: the first whose name contains `name`, in any case, or the first one.
 ///

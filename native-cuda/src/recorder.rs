@@ -11,6 +11,7 @@ use blueshift::{Error, Result};
 use cudarc::driver::result::launch_kernel;
 use cudarc::driver::sys::CUdeviceptr;
 
+use crate::commands::Command;
 use crate::driver::CudaDriver;
 use crate::errors::failed;
 use crate::graph::Entry;
@@ -39,9 +40,7 @@ pub(crate) struct Step {
 impl Step {
     pub(crate) fn new(draft: &Draft, kernel: Loading) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut bindings = draft.bindings.clone();
-        bindings.sort_by_key(|(number, _)| *number);
-        let buffers: Vec<_> = bindings.into_iter().map(|(_, buffer)| buffer).collect();
+        let buffers = draft.buffers();
         assert!(buffers.len() <= MAX_POINTERS, "{} has {} buffers", draft.kernel.name(), buffers.len());
         let pointers = buffers.iter().map(|buffer| buffer.own::<Memory>().pointer()).collect();
         let params = draft.params.clone();
@@ -62,12 +61,6 @@ impl Step {
         unsafe { launch_kernel(function.raw, grid, block, function.shared_bytes, stream.raw(), &mut arguments) }
             .map_err(|e| failed("launching a kernel", e))
     }
-}
-
-/// A piece of work.
-enum Command {
-    Dispatch { step: Bound, groups: [u32; 3], tag: Arc<Tag> },
-    Copy { from: Buffer, from_offset: u64, to: Buffer, to_offset: u64, bytes: u64 },
 }
 
 impl Command {
@@ -190,12 +183,11 @@ impl Commands {
 
 impl Recorder for Commands {
     fn dispatch(&mut self, step: &Bound, groups: [u32; 3], tag: &Arc<Tag>) {
-        self.commands.push(Command::Dispatch { step: step.clone(), groups, tag: tag.clone() });
+        self.commands.push(Command::dispatch(step, groups, tag));
     }
 
     fn copy(&mut self, from: &Buffer, from_offset: u64, to: &Buffer, to_offset: u64, bytes: u64) {
-        let (from, to) = (from.clone(), to.clone());
-        self.commands.push(Command::Copy { from, from_offset, to, to_offset, bytes });
+        self.commands.push(Command::copy(from, from_offset, to, to_offset, bytes));
     }
 
     fn flush(&mut self) {

@@ -1,5 +1,11 @@
 //! Every kernel in every variant. The build script reads this file, too.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The oldest compute capability (80 is 8.0) that has the kernels' instructions: int8 tensor cores and asynchronous copies.
+pub const OLDEST_CAPABILITY: u32 = 80;
+
 /// Weight formats.
 const FORMATS: [&str; 11] = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"];
 /// Types of cached keys and values.
@@ -48,6 +54,23 @@ impl Variant {
         all.extend((32..=256).step_by(32).map(size));
         all.extend(FORMATS.into_iter().flat_map(Self::of_format));
         all
+    }
+
+    /// What `f` makes of every variant, on all processors.
+    pub fn map_all<T: Send>(f: impl Fn(&Variant) -> T + Sync) -> Vec<(Variant, T)> {
+        let (variants, next, done) = (Variant::all(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(variant) = variants.get(next.fetch_add(1, Relaxed)) {
+                        let made = f(variant);
+                        done.lock().unwrap_or_else(|e| e.into_inner()).push((variant.clone(), made));
+                    }
+                });
+            }
+        });
+        done.into_inner().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The kernels that read weights of a format.

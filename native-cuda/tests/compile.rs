@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use blueshift::Error;
 use blueshift::gpu::{Kernel, MatMulForm, shader_sources};
-use blueshift_native_cuda::{CompileOptions, Compiled, Compiler, Nvrtc, Target, Variant, compile};
+use blueshift_native_cuda::{CompileOptions, Compiled, Compiler, Nvrtc, OLDEST_CAPABILITY, Target, Variant, compile};
 
 /// The architecture of an H200.
 const MACHINE: u32 = 90;
-/// The oldest that has the kernels' instructions.
-const PTX: u32 = 80;
 
 /// Bytes of shared memory that a block may have on the GPUs that have least of it.
 const MOST_SHARED: u32 = 99 << 10;
@@ -31,19 +27,7 @@ fn nvrtc() -> Option<Nvrtc> {
 
 /// Compiles every variant, several at a time.
 fn compile_all(nvrtc: &Nvrtc, target: Target) -> Vec<(Variant, Result<Compiled, Error>)> {
-    let (variants, next, done) = (Variant::all(), AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(variant) = variants.get(next.fetch_add(1, Relaxed)) {
-                    let compiled = compile(nvrtc, variant, target);
-                    done.lock().unwrap().push((variant.clone(), compiled));
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap()
+    Variant::map_all(|variant| compile(nvrtc, variant, target))
 }
 
 /// What is not as it should be, for each kernel.
@@ -115,7 +99,7 @@ fn wanted_parameters(wgsl: &str) -> Vec<usize> {
 #[test]
 fn kernels_are_what_their_twins_are() {
     let Some(nvrtc) = nvrtc() else { return };
-    let compiled = compile_all(&nvrtc, Target::Ptx(PTX));
+    let compiled = compile_all(&nvrtc, Target::Ptx(OLDEST_CAPABILITY));
     let faults = faults(&compiled, |variant, compiled| {
         let ptx = String::from_utf8_lossy(&compiled.image);
         let (found, wanted) = (parameters(&ptx), wanted_parameters(&twin(&variant.name)));

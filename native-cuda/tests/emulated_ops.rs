@@ -1,23 +1,15 @@
 //! The bits of the CUDA kernels, run on the processor, are the CPU twins': every table of cases of the root crate.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod checking;
+
 use blueshift::gpu::Gpu;
-use blueshift::gpu::cases::{CaseResult, run_case_tables, run_random_settings};
+use blueshift::gpu::cases::{run_case_tables, run_random_settings};
 use blueshift_native_cuda::Emulator;
+use checking::check;
 
 fn device() -> Gpu {
     Gpu::new(Emulator::open().expect("the kernels compile"))
-}
-
-fn check(results: &[CaseResult]) {
-    let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
-    assert!(
-        failures.is_empty(),
-        "{} of {} cases: {:#?}",
-        failures.len(),
-        results.len(),
-        &failures[..failures.len().min(40)]
-    );
 }
 
 #[test]

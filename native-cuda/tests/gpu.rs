@@ -1,28 +1,26 @@
 //! What needs an NVIDIA GPU: `cargo test -p blueshift-native-cuda -- --include-ignored`. With `BLUESHIFT_CUDA_TESTS=gpu` the root crate's
 //! tests run on it, too.
 
+mod checking;
+
 use std::sync::{Mutex, MutexGuard};
 
 use blueshift::engine::{BackendChoice, Engine, GenerateOptions, LoadOptions, Policy};
 use blueshift::gguf::Source;
 use blueshift::gpu::Gpu;
-use blueshift::gpu::cases::{CaseResult, run_case_tables, run_random_settings};
+use blueshift::gpu::cases::{run_case_tables, run_random_settings};
 use blueshift::gpu::driver::{Driver, Usage};
 use blueshift::micro::MicroModel;
 use blueshift::quant::QuantType;
 use blueshift::sample::Sampling;
 use blueshift_native_cuda::{CompileOptions, CudaDriver, Device, open};
+use checking::check;
 use pollster::block_on;
 
 /// Held by a test as long as it runs: what is free on the device is one test's matter at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn check(results: &[CaseResult]) {
-    let failures: Vec<_> = results.iter().filter(|case| !case.equal).collect();
-    assert!(failures.is_empty(), "{} of {}: {:#?}", failures.len(), results.len(), &failures[..failures.len().min(40)]);
 }
 
 fn engine(model: &MicroModel, gpu: Option<Gpu>) -> Engine {

@@ -114,6 +114,15 @@ pub struct Draft {
     pub tag: Tag,
 }
 
+impl Draft {
+    /// The buffers by ascending binding.
+    pub fn buffers(&self) -> Vec<Buffer> {
+        let mut bindings: Vec<_> = self.bindings.iter().collect();
+        bindings.sort_by_key(|(number, _)| *number);
+        bindings.into_iter().map(|(_, buffer)| buffer.clone()).collect()
+    }
+}
+
 /// What of a submit is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {

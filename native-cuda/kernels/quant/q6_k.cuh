@@ -26,7 +26,7 @@ __device__ inline Block load_block(const Matrix& m, unsigned row, unsigned place
     const uint4 low = with_high(nibbles(q, 0), high_of(m, row, 2 * place), 0, 2, PAIRS);
     const uint4 high = with_high(nibbles(q, 4), high_of(m, row, 2 * place + 1), 0, 2, PAIRS);
     // Padding blocks read the row's last entry; their scales are 0.
-    const unsigned entry = min(block / 8, 2 * m.params.supers_stride - 1);
+    const unsigned entry = min(block / 8, 2 * m.params.planes.supers_stride - 1);
     const float d = half_to_float(load16(supers_of(m, row), entry));
     const unsigned scales = load16(scales_of(m, row), place);
     return {centred(low), centred(high), d, 0.0f, (int)(scales << 24) >> 24, (int)(scales << 16) >> 24};

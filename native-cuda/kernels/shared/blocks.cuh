@@ -43,7 +43,7 @@ __device__ inline uint4 with_high(uint4 q, unsigned bits, unsigned first, unsign
 // Scale and minimum of a block of Q4_K or Q5_K.
 __device__ inline float2 k_scales(const Matrix& m, unsigned row, unsigned place, unsigned block) {
     // Padding blocks read the last entry; their integers are 0.
-    const unsigned entry = min(block / 8, m.params.supers_stride - 1);
+    const unsigned entry = min(block / 8, m.params.planes.supers_stride - 1);
     const float2 d = halves_to_floats(__ldg(&supers_of(m, row)[entry]));
     const unsigned scales = load16(scales_of(m, row), place);
     // Both exact: 11 + 6 significant bits.

@@ -1,6 +1,8 @@
 // What expert_matmul is told about a part of the experts' matrices.
 #pragma once
 
+#include "shared/plane_params.cuh"
+
 struct Params {
     unsigned zero;
     // First row of this part of the matrices, and its rows.
@@ -20,13 +22,7 @@ struct Params {
     // Column of an expert's first row's result, columns of `out`.
     unsigned out_offset;
     unsigned out_width;
-    unsigned quants_stride;
-    unsigned high_offset;
-    unsigned high_stride;
-    unsigned scales_offset;
-    unsigned scales_stride;
-    unsigned supers_offset;
-    unsigned supers_stride;
+    Planes planes;
 };
 
 // Where row `j` of an expert lies in this part; at least `rows` where it lies in another, or is none of the expert's.

@@ -1,6 +1,7 @@
 // What matmul is told about a part of a matrix.
 #pragma once
 
+#include "shared/plane_params.cuh"
 #include "shared/running.cuh"
 
 struct Params {
@@ -19,13 +20,7 @@ struct Params {
     unsigned accumulate;
     // 1: a row's results go to its slot's row of `out`.
     unsigned by_slot;
-    unsigned quants_stride;
-    unsigned high_offset;
-    unsigned high_stride;
-    unsigned scales_offset;
-    unsigned scales_stride;
-    unsigned supers_offset;
-    unsigned supers_stride;
+    Planes planes;
 };
 
 __device__ inline bool row_runs(const Batch* batch, unsigned row) {

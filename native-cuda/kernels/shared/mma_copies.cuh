@@ -30,13 +30,13 @@ struct Copies {
         const unsigned places = params.segments * params.segment_len;
         // Rows past the last are copied as the last one again.
         for (unsigned i = 0; i < N_PARTS; i++) {
-            quants_at[i] = min(first_row + lane / PARTS + i * ROWS_AT_ONCE, params.rows - 1) * params.quants_stride;
+            quants_at[i] = min(first_row + lane / PARTS + i * ROWS_AT_ONCE, params.rows - 1) * params.planes.quants_stride;
         }
         for (unsigned i = 0; i < N_SCALES; i++) {
             const unsigned row = min(first_row + lane / 4 + i * SCALES_AT_ONCE, params.rows - 1);
-            high_at[i] = params.high_offset + row * params.high_stride;
-            scales_at[i] = params.scales_offset + row * params.scales_stride;
-            supers_at[i] = params.supers_offset + row * params.supers_stride;
+            high_at[i] = params.planes.high_offset + row * params.planes.high_stride;
+            scales_at[i] = params.planes.scales_offset + row * params.planes.scales_stride;
+            supers_at[i] = params.planes.supers_offset + row * params.planes.supers_stride;
         }
         for (unsigned i = 0; i < N_X; i++) {
             x_at[i] = min(first_x + lane / 8 + i * X_AT_ONCE, last_x) * places * 2;
@@ -69,7 +69,7 @@ struct Copies {
     }
 
     __device__ unsigned entry(unsigned segment, unsigned t) const {
-        return min((segment * m.params.segment_len + t) / 8, m.params.supers_stride * (HAS_SUBS ? 2 : 1) - 1);
+        return min((segment * m.params.segment_len + t) / 8, m.params.planes.supers_stride * (HAS_SUBS ? 2 : 1) - 1);
     }
 
     // Begins the copies of block `t` of four segments.

@@ -1,4 +1,4 @@
-// The planes of a part of a matrix (docs/numerics.md, "Planes"). Needs Params, whose offsets and strides are words, quants_stride 16 bytes.
+// The planes of a part of a matrix (docs/numerics.md, "Planes"). Needs Params with a member `Planes planes`.
 #pragma once
 
 #include "shared/intrinsics.cuh"
@@ -12,19 +12,19 @@ struct Matrix {
 };
 
 __device__ inline uint4 quants_of(const Matrix& m, unsigned row, unsigned i) {
-    return __ldg(&m.quants[row * m.params.quants_stride + i]);
+    return __ldg(&m.quants[row * m.params.planes.quants_stride + i]);
 }
 
 __device__ inline unsigned high_of(const Matrix& m, unsigned row, unsigned i) {
-    return __ldg(&m.planes[m.params.high_offset + row * m.params.high_stride + i]);
+    return __ldg(&m.planes[m.params.planes.high_offset + row * m.params.planes.high_stride + i]);
 }
 
 __device__ inline const unsigned* scales_of(const Matrix& m, unsigned row) {
-    return &m.planes[m.params.scales_offset + row * m.params.scales_stride];
+    return &m.planes[m.params.planes.scales_offset + row * m.params.planes.scales_stride];
 }
 
 __device__ inline const unsigned* supers_of(const Matrix& m, unsigned row) {
-    return &m.planes[m.params.supers_offset + row * m.params.supers_stride];
+    return &m.planes[m.params.planes.supers_offset + row * m.params.planes.supers_stride];
 }
 
 // The `i`th 16 bits of a row of a plane.

@@ -15,6 +15,7 @@ use blueshift::gpu::{MatMulForm, Tally};
 use blueshift::plan::Tag;
 use blueshift::{Error, Result};
 
+use crate::commands::Command;
 use memory::Memory;
 use modules::Launch;
 
@@ -40,12 +41,6 @@ struct Step {
     params: Vec<u8>,
     /// By ascending binding.
     buffers: Vec<Buffer>,
-}
-
-/// Something recorded.
-enum Command {
-    Dispatch { step: Bound, groups: [u32; 3], tag: Arc<Tag> },
-    Copy { from: Buffer, from_offset: u64, to: Buffer, to_offset: u64, bytes: u64 },
 }
 
 impl Emulator {
@@ -149,9 +144,7 @@ impl Driver for Emulator {
         let name = draft.kernel.name();
         let missing = || Err(format!("the kernel {name} does not exist for CUDA"));
         let launch = modules::all().get(&name).cloned().unwrap_or_else(missing);
-        let mut bindings = draft.bindings.clone();
-        bindings.sort_by_key(|(number, _)| *number);
-        let buffers = bindings.into_iter().map(|(_, buffer)| buffer).collect();
+        let buffers = draft.buffers();
         Tally::add(&self.inner.tally.bind_groups_created, 1);
         Handle::new(Step { launch, params: draft.params.clone(), buffers })
     }
@@ -211,12 +204,11 @@ impl Commands {
 
 impl Recorder for Commands {
     fn dispatch(&mut self, step: &Bound, groups: [u32; 3], tag: &Arc<Tag>) {
-        self.commands.push(Command::Dispatch { step: step.clone(), groups, tag: tag.clone() });
+        self.commands.push(Command::dispatch(step, groups, tag));
     }
 
     fn copy(&mut self, from: &Buffer, from_offset: u64, to: &Buffer, to_offset: u64, bytes: u64) {
-        let (from, to) = (from.clone(), to.clone());
-        self.commands.push(Command::Copy { from, from_offset, to, to_offset, bytes });
+        self.commands.push(Command::copy(from, from_offset, to, to_offset, bytes));
     }
 
     fn flush(&mut self) {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use libloading::Library;
 
@@ -41,19 +40,8 @@ const PARTS: [&str; 3] = [
 pub(super) fn all() -> &'static HashMap<String, Result<Launch, String>> {
     static ALL: OnceLock<HashMap<String, Result<Launch, String>>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let (variants, next, done) = (Variant::all(), AtomicUsize::new(0), Mutex::new(HashMap::new()));
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Some(variant) = variants.get(next.fetch_add(1, Relaxed)) {
-                        let launch = compiled(variant).and_then(|path| load(&path));
-                        done.lock().unwrap_or_else(|e| e.into_inner()).insert(variant.name.clone(), launch);
-                    }
-                });
-            }
-        });
-        done.into_inner().unwrap_or_else(|e| e.into_inner())
+        let launches = Variant::map_all(|variant| compiled(variant).and_then(|path| load(&path)));
+        launches.into_iter().map(|(variant, launch)| (variant.name, launch)).collect()
     })
 }
 
