@@ -46,19 +46,24 @@ pub(super) fn cuda() -> Option<Cuda> {
     CUDA.get().copied().flatten()
 }
 
-/// The device that `backend` means; `None` where it is the CPU.
-pub(crate) fn open_gpu(backend: BackendArg, adapter: Option<&str>) -> Result<Option<Gpu>> {
-    match (backend, cuda()) {
-        (BackendArg::Cpu, _) => Ok(None),
-        (BackendArg::Cuda | BackendArg::Auto, Some(cuda)) => Ok(Some((cuda.open)(adapter)?)),
-        (BackendArg::Cuda, None) => hand_over(),
-        (BackendArg::Auto | BackendArg::Wgpu, _) => Ok(Some(pollster::block_on(Gpu::open(adapter))?)),
+impl BackendArg {
+    /// The backend that is meant: where CUDA is built in, it is what nobody names.
+    fn meant(self) -> Self {
+        match self {
+            BackendArg::Auto if cuda().is_some() => BackendArg::Cuda,
+            named => named,
+        }
     }
 }
 
-/// Whether a backend is CUDA, also where nobody said so.
-fn wants_cuda(backend: BackendArg) -> bool {
-    matches!(backend, BackendArg::Cuda) || cuda().is_some() && matches!(backend, BackendArg::Auto)
+/// The device that `backend` means; `None` where it is the CPU.
+pub(crate) fn open_gpu(backend: BackendArg, adapter: Option<&str>) -> Result<Option<Gpu>> {
+    match (backend.meant(), cuda()) {
+        (BackendArg::Cpu, _) => Ok(None),
+        (BackendArg::Cuda, Some(cuda)) => Ok(Some((cuda.open)(adapter)?)),
+        (BackendArg::Cuda, None) => hand_over(),
+        (BackendArg::Auto | BackendArg::Wgpu, _) => Ok(Some(pollster::block_on(Gpu::open(adapter))?)),
+    }
 }
 
 /// The program with CUDA built in.
@@ -134,15 +139,16 @@ pub(crate) fn load(args: &ModelArgs) -> Result<Engine> {
 
 /// The same for `slots` sequences, on a GPU that is open already, if one is given.
 pub(crate) fn load_on(args: &ModelArgs, gpu: Option<Gpu>, slots: usize) -> Result<Engine> {
-    let gpu = match gpu {
-        None if wants_cuda(args.backend) => open_gpu(args.backend, args.adapter.as_deref())?,
-        gpu => gpu,
+    let backend = args.backend.meant();
+    let gpu = match (gpu, backend) {
+        // What WebGPU has is opened with the model: it may be the CPU in the end.
+        (None, BackendArg::Cuda) => open_gpu(backend, args.adapter.as_deref())?,
+        (gpu, _) => gpu,
     };
     let file = open_file(&args.model)?;
     let (bar, progress) = shown_progress();
     let options = LoadOptions {
-        backend: match args.backend {
-            backend if wants_cuda(backend) => BackendChoice::Gpu,
+        backend: match backend {
             BackendArg::Cpu => BackendChoice::Cpu,
             BackendArg::Auto => BackendChoice::Auto,
             BackendArg::Wgpu | BackendArg::Cuda => BackendChoice::Gpu,

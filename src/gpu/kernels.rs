@@ -58,54 +58,42 @@ impl MatMulForm {
         }
     }
 
-    fn source(self) -> &'static str {
+    /// The WGSL that is the form's own, for weights of a format and a tile.
+    fn text(self, kind: QuantType, tile: u32) -> FormText {
+        let fold = |quantised| if kind.is_quantised() { [FOLD_Q8, quantised].concat() } else { FOLD_FLOAT.into() };
         match self {
-            MatMulForm::Lanes => include_str!("../../shaders/matmul.wgsl"),
-            MatMulForm::Serial => include_str!("../../shaders/matmul_serial.wgsl"),
-            MatMulForm::Warps => NOT_WGSL,
-        }
-    }
-
-    fn expert_source(self) -> &'static str {
-        match self {
-            MatMulForm::Lanes => include_str!("../../shaders/expert_matmul.wgsl"),
-            MatMulForm::Serial => include_str!("../../shaders/expert_matmul_serial.wgsl"),
-            MatMulForm::Warps => NOT_WGSL,
-        }
-    }
-
-    /// How a row's segments are combined.
-    fn tree(self) -> &'static str {
-        match self {
-            MatMulForm::Lanes => include_str!("../../shaders/shared/tree32.wgsl"),
-            MatMulForm::Serial => include_str!("../../shaders/shared/tree_serial.wgsl"),
-            MatMulForm::Warps => NOT_WGSL,
-        }
-    }
-
-    /// The constants of a tile.
-    fn constants(self, tile: u32) -> String {
-        match self {
-            MatMulForm::Lanes => Cut::of(tile).constants(),
-            MatMulForm::Serial => format!("const TILE: u32 = {tile}u;\nconst ROWS: u32 = 1u;\n"),
-            MatMulForm::Warps => NOT_WGSL.into(),
-        }
-    }
-
-    /// How a segment of rows of a format is folded.
-    fn fold(self, kind: QuantType, tile: u32) -> String {
-        match (kind.is_quantised(), self) {
-            (false, _) => FOLD_FLOAT.into(),
-            (true, MatMulForm::Lanes) if Cut::of(tile).lane_rows == 1 => [FOLD_Q8, FOLD_Q8_AHEAD].concat(),
-            (true, MatMulForm::Lanes) => [FOLD_Q8, FOLD_Q8_ROWS].concat(),
-            (true, MatMulForm::Serial) => [FOLD_Q8, FOLD_Q8_SERIAL].concat(),
-            (true, MatMulForm::Warps) => NOT_WGSL.into(),
+            MatMulForm::Lanes => {
+                let cut = Cut::of(tile);
+                FormText {
+                    constants: cut.constants(),
+                    fold: fold(if cut.lane_rows == 1 { FOLD_Q8_AHEAD } else { FOLD_Q8_ROWS }),
+                    tree: include_str!("../../shaders/shared/tree32.wgsl"),
+                    matmul: include_str!("../../shaders/matmul.wgsl"),
+                    expert_matmul: include_str!("../../shaders/expert_matmul.wgsl"),
+                }
+            }
+            MatMulForm::Serial => FormText {
+                constants: format!("const TILE: u32 = {tile}u;\nconst ROWS: u32 = 1u;\n"),
+                fold: fold(FOLD_Q8_SERIAL),
+                tree: include_str!("../../shaders/shared/tree_serial.wgsl"),
+                matmul: include_str!("../../shaders/matmul_serial.wgsl"),
+                expert_matmul: include_str!("../../shaders/expert_matmul_serial.wgsl"),
+            },
+            MatMulForm::Warps => unreachable!("no WebGPU driver has CUDA's form"),
         }
     }
 }
 
-/// In the place of what only CUDA has: no device compiles it.
-const NOT_WGSL: &str = "This form is CUDA's.";
+/// Parts of the text of a form's matmuls.
+struct FormText {
+    constants: String,
+    /// How a segment of rows of the weight is folded.
+    fold: String,
+    /// How a row's segments are combined.
+    tree: &'static str,
+    matmul: &'static str,
+    expert_matmul: &'static str,
+}
 
 /// A kernel in one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -331,13 +319,14 @@ impl Kernel {
             Kernel::Embed(kind) => [EXACT, STATE, RUNNING, &weights(kind), EMBED].concat(),
             Kernel::RmsNorm(output) => [EXACT, TREE256, STATE, RUNNING, POSITION, output.source(), RMS_NORM].concat(),
             Kernel::MatMul { kind, tile, form } => {
-                let shared = [&form.constants(tile), EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind)].concat();
-                [&shared, &form.fold(kind, tile), form.tree(), form.source()].concat()
+                let FormText { constants, fold, tree, matmul, .. } = form.text(kind, tile);
+                let shared = [&constants, EXACT, STATE, RUNNING, MATMUL_PARAMS, &weights(kind)].concat();
+                [&shared, &fold, tree, matmul].concat()
             }
             Kernel::ExpertMatMul { kind, form } => {
-                let constants = form.constants(EXPERT_TILE);
+                let FormText { constants, fold, tree, expert_matmul, .. } = form.text(kind, EXPERT_TILE);
                 let shared = [&constants, EXACT, STATE, RUNNING, EXPERT_MATMUL_PARAMS, &weights(kind)].concat();
-                [&shared, &form.fold(kind, EXPERT_TILE), form.tree(), form.expert_source()].concat()
+                [&shared, &fold, tree, expert_matmul].concat()
             }
             Kernel::Route => [EXACT, STATE, RUNNING, ORDER, ROUTE].concat(),
             Kernel::CombineExperts => [EXACT, STATE, RUNNING, COMBINE_EXPERTS].concat(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::models::{self, Which};
-use crate::run::{cargo, npm_ci, root, run};
+use crate::run::{cargo, npm_ci, program, root, run};
 use crate::{cuda, system, web};
 
 /// A check's name and what it does.
@@ -104,7 +104,7 @@ fn test_browser() -> Result<()> {
     npm_ci(&root().join("tests/web"))?;
     let mut node = Command::new("node");
     node.current_dir(root()).arg("tests/web/run.mjs");
-    node.env("BLUESHIFT_BIN", crate::run::target_dir().join("debug").join(binary_name()));
+    node.env("BLUESHIFT_BIN", program("debug", "blueshift"));
     node.env("BLUESHIFT_XTASK", std::env::current_exe()?);
     if let Some(chromium) = system::chromium() {
         node.env("CHROME", chromium);
@@ -122,8 +122,4 @@ fn with_test_environment(command: &mut Command) -> Result<&mut Command> {
         command.env("BLUESHIFT_NVRTC", cuda::nvrtc()?);
     }
     Ok(command)
-}
-
-fn binary_name() -> &'static str {
-    if cfg!(windows) { "blueshift.exe" } else { "blueshift" }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::models;
-use crate::run::{cargo, root, run, target_dir};
+use crate::run::{cargo, program, root, run, target_dir};
 
 /// The Python package that brings NVRTC and its version.
 const PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
@@ -59,7 +59,7 @@ pub(crate) fn pack_tests(folder: &Path) -> Result<()> {
         copy(program, folder.join("tests").join(name))?;
     }
     for name in ["blueshift", "blueshift-cuda"] {
-        copy(&target_dir().join("release").join(name), folder.join(name))?;
+        copy(&program("release", name), folder.join(name))?;
     }
     let script = folder.join("gpu-tests.sh");
     std::fs::copy(root().join(SCRIPT), &script).with_context(|| script.display().to_string())?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::run::{cargo, npm_ci, root, run, target_dir};
+use crate::run::{cargo, npm_ci, program, root, run};
 use crate::{system, web};
 
 /// What is asked where nobody names prompts.
@@ -32,14 +32,13 @@ struct Candidate {
 
 /// Builds the programs and the package, asks every backend, prints a table. Fails where two differ.
 pub(crate) fn parity(options: &Options) -> Result<()> {
-    let program = |name: &str| target_dir().join("release").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     run(cargo().args(["build", "--release", "--package", "blueshift", "--package", "blueshift-native-cuda"]))?;
     web::build(web::Profile::Release)?;
     npm_ci(&root().join("tests/web"))?;
     let prompts = options.prompts.clone().unwrap_or_else(|| root().join(PROMPTS));
     let prompts = prompts.canonicalize().with_context(|| prompts.display().to_string())?;
     let ask = |name, backend: &str| {
-        let mut command = Command::new(program(name));
+        let mut command = Command::new(program("release", name));
         command.args(["parity", "--backend", backend, "--tokens", &options.tokens.to_string()]);
         command.arg("--prompts").arg(&prompts).arg(&options.model);
         command

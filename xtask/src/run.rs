@@ -20,6 +20,11 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// A program that cargo built, in the folder of a profile.
+pub(crate) fn program(profile: &str, name: &str) -> PathBuf {
+    target_dir().join(profile).join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
 /// The `cargo` that runs this program, in the workspace's root.
 pub(crate) fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
