@@ -17,10 +17,14 @@ use crate::quant::QuantType;
 use crate::sample::Sampling;
 
 fn scheduler(slots: usize) -> Scheduler {
+    scheduler_with(slots, SchedulerOptions { chunk: 32, burst: Some(3), ..Default::default() })
+}
+
+fn scheduler_with(slots: usize, options: SchedulerOptions) -> Scheduler {
     let source = Source::memory("micro", MicroModel::tiny(QuantType::Q8_0).bytes());
-    let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(200), slots, ..Default::default() };
-    let engine = block_on(Engine::load(source, options)).expect("the model loads");
-    Scheduler::new(engine, SchedulerOptions { chunk: 32, burst: Some(3), ..Default::default() }).expect("a scheduler")
+    let load = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(200), slots, ..Default::default() };
+    let engine = block_on(Engine::load(source, load)).expect("the model loads");
+    Scheduler::new(engine, options).expect("a scheduler")
 }
 
 fn requests() -> Vec<Request> {
@@ -81,7 +85,6 @@ fn a_wrong_page_shows() {
     assert!((2..=4).all(|request| found[&request] == expected[&request]));
 }
 
-/// A caller that goes away in the middle, as in a browser, where a step waits for the device.
 /// Where others fill the queue, a group waits for room; it gives a value for each of its texts.
 #[test]
 fn a_group_waits_for_room_in_the_queue() {
@@ -89,16 +92,13 @@ fn a_group_waits_for_room_in_the_queue() {
     let embed = |scheduler: &mut Scheduler| block_on(scheduler.embed(&texts, Pooling::Mean, true)).expect("embeddings");
     let wanted = embed(&mut scheduler(1));
     assert_eq!(wanted.len(), texts.len());
-    let source = Source::memory("micro", MicroModel::tiny(QuantType::Q8_0).bytes());
-    let options = LoadOptions { backend: BackendChoice::Cpu, n_ctx: Some(200), slots: 1, ..Default::default() };
-    let engine = block_on(Engine::load(source, options)).expect("the model loads");
-    let mut full =
-        Scheduler::new(engine, SchedulerOptions { max_waiting: 1, ..Default::default() }).expect("a scheduler");
+    let mut full = scheduler_with(1, SchedulerOptions { max_waiting: 1, ..Default::default() });
     full.submit(requests().remove(0)).expect("a request");
     assert!(full.submit(requests().remove(1)).is_err(), "the queue has room for one");
     assert_eq!(embed(&mut full), wanted);
 }
 
+/// A caller that goes away in the middle, as in a browser, where a step waits for the device.
 #[test]
 fn a_group_that_is_dropped_leaves_nothing_behind() {
     let [first, answer, ..] = &requests()[..] else { unreachable!("there are four") };
